@@ -1,0 +1,2 @@
+//! The `vkdelegate` command-line tool.
+fn main() {}

@@ -1,0 +1,2 @@
+//! `vkdelegate` runs PyTorch programs (what `torch.export.save` writes) on Vulkan GPUs.
+#![deny(unsafe_code)]
