@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh [GROUP...]       default: tests
 #     build     a C linker for cargo
-#     tests     build + Vulkan loader, lavapipe (Mesa >= 25.0), validation layer, spirv-val
+#     vulkan    a Vulkan loader, and lavapipe (Mesa >= 25.0), the device of machines without a GPU
+#     tests     build, vulkan, the validation layer and spirv-val
 #     shaderc   what building the GLSL compiler from source takes
 #     adreno    what unpacking Mesa's Adreno compiler takes
 set -euo pipefail
@@ -32,11 +33,12 @@ as_root() {
 packages_of() {
   case $1 in
     build) echo gcc libc6-dev ;;
+    vulkan) echo libvulkan1 mesa-vulkan-drivers ;;
     tests) echo gcc libc6-dev libvulkan1 mesa-vulkan-drivers vulkan-validationlayers spirv-tools ;;
     shaderc) echo gcc g++ libc6-dev cmake ninja-build python3 git ;;
     adreno) echo gcc libc6-dev mmdebstrap ;;
     *)
-      say "unknown group '$1': build, tests, shaderc or adreno"
+      say "unknown group '$1': build, vulkan, tests, shaderc or adreno"
       exit 2
       ;;
   esac
@@ -116,15 +118,22 @@ setup_apt() {
 # Without apt: look for the things themselves, and list those that are missing.
 lack() { printf '  - %s\n' "$1" >&2; lacking=1; }
 
+lack_vulkan() {
+  ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1' ||
+    lack "the Vulkan loader (libvulkan.so.1; package vulkan-loader or vulkan-icd-loader)"
+  "$(dirname "$0")/env.sh" lavapipe >/dev/null 2>&1 ||
+    lack "lavapipe of Mesa $min_mesa or newer (lvp_icd*.json; package mesa-vulkan-drivers or vulkan-swrast)"
+}
+
 list_missing() {
   local group lacking=0
   say "this is not Debian or Ubuntu, so nothing is installed; still to be installed by hand:"
   have cc || lack "a C compiler that cargo can link with (gcc or clang, called cc)"
   for group in "$@"; do
     case $group in
+      vulkan) lack_vulkan ;;
       tests)
-        ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1' || lack "the Vulkan loader (libvulkan.so.1; package vulkan-loader or vulkan-icd-loader)"
-        "$(dirname "$0")/env.sh" lavapipe >/dev/null 2>&1 || lack "lavapipe of Mesa $min_mesa or newer (lvp_icd*.json; package mesa-vulkan-drivers or vulkan-swrast)"
+        lack_vulkan
         ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json /etc/vulkan/explicit_layer.d/VkLayer_khronos_validation.json 2>/dev/null | grep -q . ||
           lack "the Khronos validation layer (package vulkan-validation-layers)"
         have spirv-val || lack "spirv-val (package spirv-tools)"

@@ -1,0 +1,48 @@
+# Everyday commands. Each does its own set-up (through apt on Debian and Ubuntu; elsewhere it says what is missing).
+# Needs Rust, and on Debian or Ubuntu root or sudo for what is not installed yet.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+CARGO ?= cargo
+PYTHON ?= python3
+# Further arguments: make test ARGS='--test fixtures', make demo ARGS=--help
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-ssbo test-swiftshader lint shaders adreno minilm
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
+
+demo: ## classify handwritten digits on the Vulkan device of this machine
+	@scripts/setup.sh build vulkan
+	@$(CARGO) run --quiet --example digits -- $(ARGS)
+
+test: ## all tests, on lavapipe under the validation layer
+	@scripts/setup.sh tests
+	@scripts/env.sh lavapipe $(CARGO) test $(ARGS)
+
+test-ssbo: ## all tests with descriptors only, which synchronization validation sees in full
+	@scripts/setup.sh tests
+	@VKDELEGATE_ACCESS=ssbo scripts/env.sh lavapipe $(CARGO) test $(ARGS)
+
+test-swiftshader: ## the fixtures on SwiftShader, the minimum Vulkan device
+	@scripts/setup.sh tests
+	@scripts/env.sh swiftshader $(CARGO) test --test fixtures $(ARGS)
+
+lint: ## formatting, clippy and docs, as CI checks them
+	@scripts/setup.sh build
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
+
+shaders: ## compile shaders/ into the committed index and bundles (builds shaderc once)
+	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) run --quiet --features compile-shaders --bin make-shaders -- $(ARGS)
+
+adreno: ## compile every shader that a phone can pick for Adreno; fails on spills
+	@scripts/adreno_gate.sh $(ARGS)
+
+minilm: ## export the MiniLM sentence encoder with your Python (PYTHON=...) and verify it here
+	@scripts/setup.sh build vulkan
+	$(PYTHON) scripts/make_minilm.py target/minilm
+	$(CARGO) run --release -- verify target/minilm/model.pt2 target/minilm/reference.safetensors --rtol 1e-3 --atol 1e-4
