@@ -1,2 +1,4 @@
 //! `vkdelegate` runs PyTorch programs (what `torch.export.save` writes) on Vulkan GPUs.
 #![deny(unsafe_code)]
+
+pub mod import;
