@@ -6,6 +6,8 @@
 pub mod archive;
 pub mod error;
 pub mod json;
+pub mod layout;
+pub mod pyexpr;
 pub mod schema;
 #[cfg(test)]
 #[path = "../../tests/support/zip.rs"]
