@@ -1,4 +1,7 @@
 //! `vkdelegate` runs PyTorch programs (what `torch.export.save` writes) on Vulkan GPUs.
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 
+pub mod base;
 pub mod import;
+pub mod ir;
