@@ -16,7 +16,8 @@ min_mesa=25.0
 say() { printf 'setup: %s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-os_field() { [ -r /etc/os-release ] && (. /etc/os-release && eval "printf %s \"\${$1:-}\"") || true; }
+# A field of /etc/os-release, empty where there is none.
+os_field() { sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}$/\1/p" /etc/os-release 2>/dev/null || true; }
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then
@@ -37,15 +38,13 @@ packages_of() {
     tests) echo gcc libc6-dev libvulkan1 mesa-vulkan-drivers vulkan-validationlayers spirv-tools ;;
     shaderc) echo gcc g++ libc6-dev cmake ninja-build python3 git ;;
     adreno) echo gcc libc6-dev mmdebstrap ;;
-    *)
-      say "unknown group '$1': build, vulkan, tests, shaderc or adreno"
-      exit 2
-      ;;
   esac
 }
 
 installed_version() {
-  dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^installed //p' | head -n 1
+  # shellcheck disable=SC2016  # dpkg-query expands these
+  { dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null || true; } |
+    awk '$1 == "installed" { version = $2 } END { print version }'
 }
 
 is_satisfied() {
@@ -67,14 +66,21 @@ refresh_lists() {
 candidate_version() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p'; }
 
 backports_suite() {
-  [ "$(os_field ID)" = debian ] && [ "$(os_field VERSION_CODENAME)" = bookworm ] && echo bookworm-backports || true
+  if [ "$(os_field ID)-$(os_field VERSION_CODENAME)" = debian-bookworm ]; then echo bookworm-backports; fi
+}
+
+# The mirror from which apt reads a suite; nothing when it reads none.
+mirror_of() {
+  # shellcheck disable=SC2016  # apt expands these
+  apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
+    awk -v suite="$1" '$1 == suite { mirror = $2 } END { print mirror }'
 }
 
 # Debian 12 ships Mesa 22.3; a newer one is in its backports suite, on the mirror that the machine already uses.
 enable_backports() {
   local suite=$1 mirror list=/etc/apt/sources.list.d/vkdelegate-backports.list
-  if apt-get indextargets --format '$(RELEASE)' | grep -qx "$suite"; then return; fi
-  mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' | sed -n "s/^${suite%-backports} //p" | head -n 1)
+  [ -z "$(mirror_of "$suite")" ] || return 0
+  mirror=$(mirror_of "${suite%-backports}")
   say "enabling $suite in $list"
   echo "deb ${mirror:-http://deb.debian.org/debian} $suite main" | as_root tee "$list" >/dev/null
   refresh_lists
@@ -134,7 +140,7 @@ list_missing() {
       vulkan) lack_vulkan ;;
       tests)
         lack_vulkan
-        ls /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json /etc/vulkan/explicit_layer.d/VkLayer_khronos_validation.json 2>/dev/null | grep -q . ||
+        [ -r /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ] ||
           lack "the Khronos validation layer (package vulkan-validation-layers)"
         have spirv-val || lack "spirv-val (package spirv-tools)"
         ;;
@@ -142,15 +148,20 @@ list_missing() {
       adreno) lack "Debian or Ubuntu with mmdebstrap: Mesa's Adreno compiler is unpacked from Debian packages" ;;
     esac
   done
-  [ "$lacking" = 0 ] && say "nothing" || exit 1
+  [ "$lacking" = 0 ] || exit 1
+  say "nothing"
 }
 
 main() {
-  local groups=("$@") packages=() group
+  local groups=("$@") packages=() found=() group
   [ ${#groups[@]} -gt 0 ] || groups=(tests)
   for group in "${groups[@]}"; do
-    packages_of "$group" >/dev/null
-    packages+=($(packages_of "$group"))
+    case $group in
+      build | vulkan | tests | shaderc | adreno) ;;
+      *) say "unknown group '$group': build, vulkan, tests, shaderc or adreno"; exit 2 ;;
+    esac
+    read -ra found <<< "$(packages_of "$group")"
+    packages+=("${found[@]}")
   done
   if have apt-get && have dpkg-query; then setup_apt "${packages[@]}"; else list_missing "${groups[@]}"; fi
   have cargo || { say "cargo is missing: install Rust 1.89 or newer (rustup, https://rustup.rs)"; exit 1; }

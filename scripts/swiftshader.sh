@@ -22,12 +22,14 @@ download() { apt-get -qq -o APT::Sandbox::User="$(id -un)" download chromium-com
 echo "swiftshader.sh: downloading chromium-common (unpacked, not installed)" >&2
 if ! download; then
   # The lists may name a version that is no longer on the mirror.
-  [ "$(id -u)" = 0 ] && apt-get -qq update >&2 || true
+  if [ "$(id -u)" = 0 ]; then apt-get -qq update >&2 || true; fi
   download || die "apt-get download chromium-common failed; run 'apt-get update' as root and try again"
 fi
 dpkg-deb --fsys-tarfile chromium-common_*.deb |
   tar -x --wildcards --transform 's|.*/||' '*/libvk_swiftshader.so' '*/vk_swiftshader_icd.json'
-[ -s libvk_swiftshader.so ] && [ -s vk_swiftshader_icd.json ] || die "chromium-common holds no SwiftShader"
+for file in libvk_swiftshader.so vk_swiftshader_icd.json; do
+  [ -s "$file" ] || die "chromium-common holds no $file"
+done
 
 mkdir -p "$cache"
 mv libvk_swiftshader.so "$cache/"
