@@ -1,4 +1,4 @@
-"""The matmul family: mm, addmm, bmm, baddbmm, matmul, linear."""
+"""The matmul ops (mm, addmm, bmm, baddbmm, matmul, linear): what they mean, and the shapes that break kernels."""
 import torch
 
 from .case import Const, Family, Gen, rand, randint
@@ -14,6 +14,11 @@ def matmul():
     small(f)
     empty(f)
     ranks(f)
+    return f
+
+
+def matmul_shapes():
+    f = Family("matmul_shapes")
     odd_shapes(f)
     long_sums(f)
     return f
@@ -66,7 +71,7 @@ def small(f):
         f.add(f"linear_{kind}", aten.linear.default, a, Const(w.to(dtype)), Const(b.to(dtype)))
         f.add(f"addmm_{kind}", aten.addmm.default, Const(b.to(dtype)), a, Const(w.to(dtype).t()))
         f.add(f"bmm_{kind}", aten.bmm.default, a[None], c[None])
-        f.add(f"linear_wide_sum_{kind}", aten.linear.default, torch.full((1, 4096), 0.25, dtype=dtype), Const(torch.full((2, 4096), 0.5, dtype=dtype)))
+        f.add(f"linear_wide_sum_{kind}", aten.linear.default, Gen((1, 4096), -1, 1, 1, dtype), Const(Gen((2, 4096), -1, 1, 2, dtype)), exact=True)
     f.add("mm_int64", aten.mm.default, randint(3, 4, lo=-9, hi=9), randint(4, 2, lo=-9, hi=9), exact=True)
     f.add("mm_int32", aten.mm.default, randint(3, 4, lo=-9, hi=9, dtype=torch.int32), randint(4, 2, lo=-9, hi=9, dtype=torch.int32), exact=True)
 

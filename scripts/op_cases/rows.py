@@ -204,7 +204,6 @@ def layer_norm(f):
     f.add("native_constant_row", native, torch.full((2, 6), 3.25), [6], *affine(6), 1e-5)
     f.add("native_large_offset", native, rand(2, 8) + 4096, [8], *affine(8), 1e-5,
           tol=(2e-3, 2e-3, "the offset leaves 11 bits to the values; one pass over squares would give nonsense"))
-    f.add("native_overflowing_squares", native, rand(2, 8) * 1e19, [8], None, None, 1e-5, keep=[0])
     f.add("native_large_values", native, rand(2, 8) * 3e4, [8], *affine(8), 1e-5)
     f.add("native_nan_stays_in_its_row", native, torch.tensor([[1.0, NAN, 2.0], [1.0, 2.0, 3.0]]), [3], None, None, 1e-5)
     f.add("native_rank1", native, rand(6), [6], *affine(6), 1e-5)
