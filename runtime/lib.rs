@@ -5,3 +5,4 @@
 pub mod base;
 pub mod import;
 pub mod ir;
+pub mod shader;
