@@ -32,8 +32,9 @@ unpack() {
   from=$(mirror)
   printf 'mesa_root.sh: unpacking Mesa of %s into %s\n' "$suite" "$root" >&2
   rm -rf "$root.new"
-  mmdebstrap --mode="$1" --variant=extract --architectures=amd64 --quiet \
-    --aptopt="APT::Default-Release \"$suite\"" --aptopt='APT::Install-Recommends "false"' \
+  # chrootless: nothing of the root is run, so no privilege is needed.
+  mmdebstrap --mode=chrootless --variant=extract --architectures=amd64 --quiet \
+    --aptopt="APT::Default-Release \"$suite\"" --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"' \
     --include="$packages" trixie "$root.new" \
     "deb $from trixie main" "deb $from $suite main" >&2
   [ -e "$root.new/lib" ] || ln -s usr/lib "$root.new/lib"
@@ -49,7 +50,7 @@ mkdir -p "$(dirname "$root")"
 exec 9> "$root.lock"
 flock 9
 if [ ! -e "$icd" ]; then
-  if [ "$(id -u)" = 0 ]; then unpack root; else unpack unshare; fi
+  unpack
 fi
 exec 9>&-
 

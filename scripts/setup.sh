@@ -37,7 +37,7 @@ packages_of() {
     vulkan) echo libvulkan1 mesa-vulkan-drivers ;;
     tests) echo gcc libc6-dev libvulkan1 mesa-vulkan-drivers vulkan-validationlayers spirv-tools ;;
     shaderc) echo gcc g++ libc6-dev cmake ninja-build python3 git ;;
-    adreno) echo gcc libc6-dev mmdebstrap ;;
+    adreno) echo mmdebstrap debian-archive-keyring ;;
   esac
 }
 
@@ -54,7 +54,7 @@ is_satisfied() {
   [ "$1" != mesa-vulkan-drivers ] || dpkg --compare-versions "$version" ge "$min_mesa"
 }
 
-apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@"; }
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"; }
 
 # A third-party list that does not answer must not stop the set-up: what
 # matters is whether the packages install afterwards.
@@ -95,7 +95,7 @@ install_mesa() {
       target=(-t "$suite")
     fi
   fi
-  say "installing mesa-vulkan-drivers ${target[*]}"
+  say "installing mesa-vulkan-drivers${suite:+ from $suite}"
   apt_get install -y --no-install-recommends "${target[@]}" mesa-vulkan-drivers
   is_satisfied mesa-vulkan-drivers && return
   say "Mesa $(installed_version mesa-vulkan-drivers) is too old: lavapipe of Mesa $min_mesa or newer is needed"
@@ -105,7 +105,7 @@ install_mesa() {
 
 setup_apt() {
   local missing=() others=() package
-  for package in "$@"; do
+  for package in $(printf '%s\n' "$@" | sort -u); do
     is_satisfied "$package" || missing+=("$package")
   done
   [ ${#missing[@]} -gt 0 ] || return 0
