@@ -37,7 +37,7 @@ lint: ## formatting, clippy and docs, as CI checks them
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 
 shaders: ## compile shaders/ into the committed index and bundles (builds shaderc once)
-	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) run --quiet --features compile-shaders --bin make-shaders -- $(ARGS)
+	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) run --quiet -p make-shaders --features compile-shaders -- $(ARGS)
 
 adreno: ## compile every shader that a phone can pick for Adreno; fails on spills
 	@scripts/adreno_gate.sh $(ARGS)
