@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ssbo test-swiftshader lint shaders adreno minilm
+.PHONY: help demo test test-ssbo test-swiftshader lint shaders shaders-check adreno minilm
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -32,12 +32,15 @@ test-swiftshader: ## the fixtures on SwiftShader, the minimum Vulkan device
 
 lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build
-	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 
-shaders: ## compile shaders/ into the committed index and bundles (builds shaderc once)
+shaders: ## compile the changed shaders into the committed index and bundles (builds shaderc once)
 	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) run --quiet -p make-shaders --features compile-shaders -- $(ARGS)
+
+shaders-check: ## compile all shaders and compare them with the committed index and bundles
+	@$(MAKE) --no-print-directory shaders ARGS=--check
 
 adreno: ## compile every shader that a phone can pick for Adreno; fails on spills
 	@scripts/adreno_gate.sh $(ARGS)

@@ -21,19 +21,20 @@ icd=$root/turnip_icd.json
 mirror() {
   local uri
   # shellcheck disable=SC2016  # apt expands these
-  uri=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' |
-    awk '$1 == "Debian" && $2 !~ /security/ { uri = $2 } END { print uri }')
+  uri=$(apt-get indextargets --format '$(REPO_URI) $(ORIGIN)' |
+    awk '$2 == "Debian" && $1 !~ /security/ { uri = $1 } END { print uri }')
   echo "${DEBIAN_MIRROR:-${uri:-http://deb.debian.org/debian}}"
 }
 
 unpack() {
-  local from
+  local from mode=root
   "$(dirname "$0")/setup.sh" adreno
   from=$(mirror)
   printf 'mesa_root.sh: unpacking Mesa of %s into %s\n' "$suite" "$root" >&2
   rm -rf "$root.new"
-  # chrootless: nothing of the root is run, so no privilege is needed.
-  mmdebstrap --mode=chrootless --variant=extract --architectures=amd64 --quiet \
+  # Unpacking runs nothing of the root, so it takes no privilege either.
+  [ "$(id -u)" = 0 ] || mode=chrootless
+  mmdebstrap --mode="$mode" --variant=extract --architectures=amd64 --quiet \
     --aptopt="APT::Default-Release \"$suite\"" --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"' \
     --include="$packages" trixie "$root.new" \
     "deb $from trixie main" "deb $from $suite main" >&2

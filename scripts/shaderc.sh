@@ -12,12 +12,13 @@ version=$(awk '/^name = / { name = $3 } /^version = / && name == "\"shaderc\"" {
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/vkdelegate/shaderc/$version
 library=$cache/libshaderc_combined.a
 
+# Linking with the library takes the C++ standard library, so the set-up is not only for the build.
+"$root/scripts/setup.sh" shaderc
 mkdir -p "$cache"
 # One build at a time: a second caller waits for the first one's library.
 exec 9> "$cache/.lock"
 flock 9
 if [ ! -s "$library" ]; then
-  "$root/scripts/setup.sh" shaderc
   say "building shaderc $version from source, once (about 13 minutes on 2 cores)"
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT

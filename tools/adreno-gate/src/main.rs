@@ -1,29 +1,18 @@
-//! Compiles SPIR-V compute shaders with the Vulkan driver at hand (turnip on its Adreno shim, see
+//! Compiles the committed shaders, or the SPIR-V files that are named, with the Vulkan driver at hand (turnip on its Adreno shim, see
 //! `scripts/adreno_gate.sh`), prints what the compiler made of each, and exits 1 when one spills registers.
 //!
 //! A shader that needs what the device lacks is no fault: the planner does not pick it there either.
 
 mod device;
+mod jobs;
 mod spirv;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
 use device::{Compiled, Compiler};
-use spirv::Module;
-
-/// The spec constants of one compile: id and value.
-type Spec = Vec<(u32, u32)>;
-
-/// One pipeline to compile.
-struct Job {
-    name: String,
-    module: Module,
-    spec: Spec,
-}
 
 fn main() -> ExitCode {
     match run() {
@@ -38,7 +27,8 @@ fn main() -> ExitCode {
 
 /// Compiles everything; false when something spills.
 fn run() -> Result<bool> {
-    let jobs = jobs_of(std::env::args().skip(1))?;
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    let jobs = if files.is_empty() { jobs::of_library()? } else { jobs::of_files(&files)? };
     let compiler = Compiler::open()?;
     println!("# {} ({})", compiler.device_name(), compiler.driver());
     println!("{}", Row::HEADER);
@@ -67,33 +57,6 @@ fn run() -> Result<bool> {
         bail!("no shader was compiled for {}", compiler.device_name());
     }
     Ok(failed == 0)
-}
-
-/// Reads `FILE.spv` or `FILE.spv@ID=VALUE,ID=VALUE` arguments.
-fn jobs_of(arguments: impl Iterator<Item = String>) -> Result<Vec<Job>> {
-    let jobs = arguments.map(|argument| job_of(&argument)).collect::<Result<Vec<_>>>()?;
-    if jobs.is_empty() {
-        bail!("usage: adreno-gate FILE.spv[@ID=VALUE,...]...");
-    }
-    Ok(jobs)
-}
-
-fn job_of(argument: &str) -> Result<Job> {
-    let (file, spec) = argument.split_once('@').unwrap_or((argument, ""));
-    let path = PathBuf::from(file);
-    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {file}"))?;
-    let module = Module::parse(&bytes).with_context(|| format!("{file} is no SPIR-V module"))?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = if spec.is_empty() { stem.into_owned() } else { format!("{stem}@{spec}") };
-    Ok(Job { name, module, spec: spec_of(spec)? })
-}
-
-fn spec_of(text: &str) -> Result<Spec> {
-    let entry = |word: &str| -> Result<(u32, u32)> {
-        let (id, value) = word.split_once('=').with_context(|| format!("'{word}' is not ID=VALUE"))?;
-        Ok((id.parse()?, value.parse()?))
-    };
-    text.split(',').filter(|word| !word.is_empty()).map(entry).collect()
 }
 
 /// One line of the table.

@@ -16,12 +16,16 @@ pub struct Module {
 
 impl Module {
     /// Reads a little-endian module.
-    pub fn parse(bytes: &[u8]) -> Result<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (chunks, rest) = bytes.as_chunks::<4>();
         if !rest.is_empty() {
             bail!("its length is no multiple of 4");
         }
-        let words: Vec<u32> = chunks.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        Self::from_words(chunks.iter().map(|&word| u32::from_le_bytes(word)).collect())
+    }
+
+    /// Takes a module.
+    pub fn from_words(words: Vec<u32>) -> Result<Self> {
         if words.first() != Some(&MAGIC) {
             bail!("it does not begin with the magic number");
         }
