@@ -1,0 +1,50 @@
+//! The Vulkan layer: instance, device, capabilities, memory, pipelines, commands.
+//!
+//! The only module that names `ash`, and the only one with `unsafe` for Vulkan. It knows SPIR-V words, buffers and
+//! byte ranges; it must never know ops, programs or plans.
+//!
+//! [`Gpu`] opens a device; [`Buffer`] and [`StagingBuffer`] hold bytes; [`Pipeline`] is a compiled kernel; a
+//! [`Recorder`] makes a [`Recording`], which is submitted any number of times. Everything made from a `Gpu` keeps
+//! it alive, so values may be dropped in any order, on any thread.
+#![allow(unsafe_code)]
+
+mod cache;
+mod caps;
+mod commands;
+mod descriptors;
+mod device;
+mod error;
+mod features;
+mod hooks;
+mod instance;
+mod loader;
+mod memory;
+mod options;
+mod pipeline;
+mod select;
+mod staging;
+mod submit;
+mod timing;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use caps::{Caps, CapsOverride, DeviceClass, DotProduct, Limits, TimestampCaps};
+pub use commands::{CopyRegion, DispatchDesc, Recorder, RecorderDesc, Recording, Scope};
+pub use descriptors::BufferBinding;
+pub use device::{Counters, DeviceInfo, Gpu};
+pub use error::{GpuError, GpuResult};
+pub use features::Features;
+pub use hooks::Hooks;
+pub use instance::ValidationLog;
+pub use memory::{Buffer, BufferDesc, MemoryUse};
+pub use options::GpuOptions;
+pub use pipeline::{Pipeline, PipelineDesc};
+pub use select::{DeviceChoice, DeviceDescription, DeviceKind, select};
+pub use staging::{StagingBuffer, StagingDesc, StagingDirection};
+pub use submit::Submission;
+pub use timing::Timing;
+
+/// Locks, whatever another thread did while it held the lock: the guarded values stay consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
