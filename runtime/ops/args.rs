@@ -62,7 +62,9 @@ impl<T> Args<T> {
             .map(|(name, value)| {
                 let mapped = match value {
                     ArgValue::None => ArgValue::None,
-                    ArgValue::Tensor(tensor) => ArgValue::Tensor(map(tensor).map_err(|error| error.at_operand(name))?),
+                    ArgValue::Tensor(tensor) => {
+                        ArgValue::Tensor(map(tensor).map_err(|error| error.at_operand(name))?)
+                    }
                     ArgValue::Tensors(tensors) => ArgValue::Tensors(
                         tensors
                             .iter()
@@ -97,7 +99,11 @@ impl<T> Args<T> {
 
     /// The argument called `name`; `None` when it was left out or is Python's `None`.
     pub fn get(&self, name: &str) -> Option<&ArgValue<T>> {
-        self.items.iter().find(|(item, _)| item == name).map(|(_, value)| value).filter(|value| !matches!(value, ArgValue::None))
+        self.items
+            .iter()
+            .find(|(item, _)| item == name)
+            .map(|(_, value)| value)
+            .filter(|value| !matches!(value, ArgValue::None))
     }
 
     /// Whether the argument is there and is not Python's `None`.

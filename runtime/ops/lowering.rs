@@ -12,7 +12,7 @@ use super::{
 use crate::{
     base::{DType, Error, Result, shape},
     ir::TensorRef,
-    shader::{DeviceProfile, Dispatch, Need, Region, StorageId, kernels},
+    shader::{DeviceProfile, Dispatch, Need, Region, StorageId},
 };
 
 /// How a program's `float32` is stored and computed.
@@ -182,7 +182,9 @@ impl Operand {
     pub fn constant(&self) -> Result<&TensorRef> {
         match self {
             Operand::Constant(constant) => Ok(constant),
-            Operand::Live(_) => Err(Error::unsupported("is run-time data, and only a constant can be prepacked")),
+            Operand::Live(_) => {
+                Err(Error::unsupported("is run-time data, and only a constant can be prepacked"))
+            }
         }
     }
 }
@@ -281,7 +283,9 @@ impl<'p> Lowering<'p> {
         let has_f16 = self.profile.features.contains(Need::Storage16Bit);
         match dtype {
             DType::F16 if has_f16 => Element::F16,
-            DType::F32 if has_f16 && self.precision == Precision::F16 && !self.current.pinned_f32 => Element::F16,
+            DType::F32 if has_f16 && self.precision == Precision::F16 && !self.current.pinned_f32 => {
+                Element::F16
+            }
             dtype if dtype.is_float() => Element::F32,
             _ => Element::I32,
         }
@@ -292,7 +296,9 @@ impl<'p> Lowering<'p> {
     pub fn round_mode(&self, dtype: DType, element: Element) -> u32 {
         match (dtype, element) {
             (DType::F16, Element::F32) => round_mode::F16,
-            (DType::F32, Element::F32) if self.precision == Precision::F16 && !self.current.pinned_f32 => round_mode::F16,
+            (DType::F32, Element::F32) if self.precision == Precision::F16 && !self.current.pinned_f32 => {
+                round_mode::F16
+            }
             (DType::BF16, _) => round_mode::BF16,
             (DType::I8, _) => round_mode::I8,
             (DType::U8, _) => round_mode::U8,
@@ -317,7 +323,14 @@ impl<'p> Lowering<'p> {
         let len_bytes = self.check_size(sizes, element)?;
         let name = self.current.name.clone();
         let storage = self.add_storage(StorageKind::Arena, len_bytes, name);
-        Ok(Tensor { storage, dtype, element, sizes: sizes.to_vec(), strides: shape::contiguous_strides(sizes), offset_elems: 0 })
+        Ok(Tensor {
+            storage,
+            dtype,
+            element,
+            sizes: sizes.to_vec(),
+            strides: shape::contiguous_strides(sizes),
+            offset_elems: 0,
+        })
     }
 
     /// The bytes of a contiguous tensor, if kernels and buffers can take it.
@@ -328,7 +341,9 @@ impl<'p> Lowering<'p> {
         let elems = shape::numel(sizes)?;
         let len_bytes = elems as u64 * element.size_bytes() as u64;
         if elems > u32::MAX as usize {
-            return Err(Error::unsupported(format!("a tensor of sizes {sizes:?} has {elems} elements; kernels address 2^32 - 1")));
+            return Err(Error::unsupported(format!(
+                "a tensor of sizes {sizes:?} has {elems} elements; kernels address 2^32 - 1"
+            )));
         }
         if len_bytes > self.profile.max_buffer_bytes {
             return Err(Error::unsupported(format!(
@@ -389,7 +404,12 @@ impl<'p> Lowering<'p> {
     pub fn packed(&mut self, constant: &TensorRef, packing: Packing) -> Result<Tensor> {
         let dtype = constant.dtype();
         let element = self.element_of(dtype);
-        let prepack = Prepack::new(constant.clone(), packing, element, self.round_mode(dtype, element) == round_mode::F16);
+        let prepack = Prepack::new(
+            constant.clone(),
+            packing,
+            element,
+            self.round_mode(dtype, element) == round_mode::F16,
+        );
         let len_bytes = prepack.len_bytes()?;
         self.check_size(&[len_bytes / element.size_bytes()], element)?;
         let key = prepack.key();
@@ -397,7 +417,8 @@ impl<'p> Lowering<'p> {
             Some(&storage) => storage,
             None => {
                 let name = constant.constant().name().to_string();
-                let storage = self.add_storage(StorageKind::Constant(self.prepacks.len()), len_bytes as u64, name);
+                let storage =
+                    self.add_storage(StorageKind::Constant(self.prepacks.len()), len_bytes as u64, name);
                 self.prepacks.push(prepack);
                 self.pack_storages.insert(key, storage);
                 storage
@@ -438,7 +459,14 @@ impl<'p> Lowering<'p> {
         let len_bytes = self.check_size(sizes, element)?;
         let name = self.current.name.clone();
         let storage = self.add_storage(StorageKind::Arena, len_bytes, name);
-        Ok(Tensor { storage, dtype, element, sizes: sizes.to_vec(), strides: shape::contiguous_strides(sizes), offset_elems: 0 })
+        Ok(Tensor {
+            storage,
+            dtype,
+            element,
+            sizes: sizes.to_vec(),
+            strides: shape::contiguous_strides(sizes),
+            offset_elems: 0,
+        })
     }
 
     /// A contiguous copy of `tensor` as `dtype`, converted as `torch.Tensor.to` does.
@@ -491,9 +519,19 @@ impl<'p> Lowering<'p> {
         let slack = self.profile.storage_offset_alignment_bytes.saturating_sub(4);
         for operand in &dispatch.operands {
             let needs_descriptor = self.profile.access == crate::shader::Access::Ssbo;
-            let start_slack = if operand.region.offset_bytes % self.profile.storage_offset_alignment_bytes.max(1) == 0 { 0 } else { slack };
-            if needs_descriptor && operand.region.len_bytes + start_slack > self.profile.max_storage_buffer_range_bytes {
-                let name = self.storages.get(operand.region.storage.0 as usize).map_or("?", |storage| storage.name.as_str());
+            let start_slack =
+                if operand.region.offset_bytes % self.profile.storage_offset_alignment_bytes.max(1) == 0 {
+                    0
+                } else {
+                    slack
+                };
+            if needs_descriptor
+                && operand.region.len_bytes + start_slack > self.profile.max_storage_buffer_range_bytes
+            {
+                let name = self
+                    .storages
+                    .get(operand.region.storage.0 as usize)
+                    .map_or("?", |storage| storage.name.as_str());
                 return Err(Error::unsupported(format!(
                     "tensor `{name}` takes {} bytes here; a binding of this device reaches {} (maxStorageBufferRange)",
                     operand.region.len_bytes, self.profile.max_storage_buffer_range_bytes
@@ -517,17 +555,11 @@ impl<'p> Lowering<'p> {
         }
         let rows = groups.div_ceil(max_x);
         if rows > self.profile.max_groups[1] as usize {
-            return Err(Error::unsupported(format!("needs {groups} work groups; this device takes {max_x} x {}", self.profile.max_groups[1])));
+            return Err(Error::unsupported(format!(
+                "needs {groups} work groups; this device takes {max_x} x {}",
+                self.profile.max_groups[1]
+            )));
         }
         Ok([groups.div_ceil(rows) as u32, rows as u32, 1])
-    }
-}
-
-/// The dtype axis of the copy kernel for `element`.
-pub(super) fn copy_dtype(element: Element) -> kernels::copy::Dtype {
-    match element {
-        Element::F32 => kernels::copy::Dtype::F32,
-        Element::F16 => kernels::copy::Dtype::F16,
-        Element::I32 => kernels::copy::Dtype::I32,
     }
 }

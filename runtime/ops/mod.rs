@@ -4,6 +4,31 @@
 //! wide accumulators, held to PyTorch's own values), and its dispatches ([`Op::lower`]). Ops see concrete sizes
 //! only, and never a device: they emit [`Dispatch`](crate::shader::Dispatch) values.
 
+/// The `dtype` axis of a kernel that has `f32`, `f16` and `i32`: `element_axis!(copy, element)`.
+macro_rules! element_axis {
+    ($kernel:ident, $element:expr) => {
+        match $element {
+            $crate::ops::Element::F32 => $crate::shader::kernels::$kernel::Dtype::F32,
+            $crate::ops::Element::F16 => $crate::shader::kernels::$kernel::Dtype::F16,
+            $crate::ops::Element::I32 => $crate::shader::kernels::$kernel::Dtype::I32,
+        }
+    };
+}
+
+/// The `dtype` axis of a kernel that has `f32` and `f16`; an error for integers.
+#[allow(unused_macros)]
+macro_rules! float_axis {
+    ($kernel:ident, $element:expr) => {
+        match $element {
+            $crate::ops::Element::F32 => Ok($crate::shader::kernels::$kernel::Dtype::F32),
+            $crate::ops::Element::F16 => Ok($crate::shader::kernels::$kernel::Dtype::F16),
+            $crate::ops::Element::I32 => {
+                Err($crate::base::Error::unsupported("takes floating-point tensors only"))
+            }
+        }
+    };
+}
+
 mod args;
 pub mod elementwise;
 mod lowering;

@@ -164,8 +164,10 @@ impl<'a> Source<'a> {
     }
 
     fn is_plain_copy(&self) -> bool {
-        matches!((self.dtype, self.element), (DType::F32, Element::F32) | (DType::F16, Element::F16) | (DType::I32, Element::I32))
-            && !self.rounds_to_f16
+        matches!(
+            (self.dtype, self.element),
+            (DType::F32, Element::F32) | (DType::F16, Element::F16) | (DType::I32, Element::I32)
+        ) && !self.rounds_to_f16
             && crate::base::shape::is_contiguous(self.sizes, self.strides)
     }
 
@@ -174,7 +176,10 @@ impl<'a> Source<'a> {
         if self.is_plain_copy() {
             let start = (self.offset_elems + first) * width;
             let source = self.bytes.get(start..start + out.len());
-            out.copy_from_slice(source.ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?);
+            out.copy_from_slice(
+                source
+                    .ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?,
+            );
             return Ok(());
         }
         for (position, slot) in out.chunks_exact_mut(width).enumerate() {
@@ -199,7 +204,8 @@ impl<'a> Source<'a> {
     fn write_one(&self, elem: usize, slot: &mut [u8]) -> Result<()> {
         let width = self.dtype.size_bytes();
         let source = self.bytes.get(elem * width..(elem + 1) * width);
-        let source = source.ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?;
+        let source =
+            source.ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?;
         match self.element {
             Element::I32 => slot.copy_from_slice(&self.int(source)?.to_le_bytes()),
             Element::F32 => {
@@ -258,11 +264,13 @@ mod tests {
 
     #[test]
     fn panels_hold_four_rows_side_by_side() {
-        let prepack = prepack("graph g\ninput %w: float32[5, 3] = parameter \"w\"", Packing::Panels4, Element::F32);
+        let prepack =
+            prepack("graph g\ninput %w: float32[5, 3] = parameter \"w\"", Packing::Panels4, Element::F32);
         let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
         assert_eq!(bytes.len(), 2 * 4 * 3 * 4);
         prepack.write(0, &mut bytes).unwrap();
-        let packed: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let packed: Vec<f32> =
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let plain = prepack.constant().constant().to_tensor().unwrap().to_f32s();
         for n in 0..8 {
             for k in 0..3 {
@@ -274,7 +282,8 @@ mod tests {
 
     #[test]
     fn pieces_equal_the_whole() {
-        let prepack = prepack("graph g\ninput %w: float32[6, 10] = parameter \"w\"", Packing::Panels4, Element::F16);
+        let prepack =
+            prepack("graph g\ninput %w: float32[6, 10] = parameter \"w\"", Packing::Panels4, Element::F16);
         let mut whole = vec![0u8; prepack.len_bytes().unwrap()];
         prepack.write(0, &mut whole).unwrap();
         let mut pieces = vec![0u8; whole.len()];
