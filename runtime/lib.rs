@@ -6,5 +6,4 @@ pub mod base;
 pub mod gpu;
 pub mod import;
 pub mod ir;
-pub mod ops;
 pub mod shader;

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
 
-use super::error::{Error, Result};
+use super::{damaged, unsupported};
+use crate::base::{Error, ErrorKind, Result};
 
 /// Most entries that an archive may have; torch writes one for each stored tensor.
 const MAX_ENTRIES: u64 = 1 << 18;
@@ -42,7 +43,7 @@ impl AsRef<[u8]> for Storage {
 
 /// Index of an entry of one [`Archive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId(usize);
+pub(super) struct EntryId(usize);
 
 struct Entry {
     name: String,
@@ -57,7 +58,7 @@ struct Entry {
 }
 
 /// An open archive whose directory is consistent: unique sound names, disjoint entries, all inside the file.
-pub struct Archive {
+pub(super) struct Archive {
     storage: Storage,
     entries: Vec<Entry>,
     by_name: HashMap<String, EntryId>,
@@ -71,8 +72,9 @@ impl std::fmt::Debug for Archive {
 
 impl Archive {
     /// Maps the file at `path`. The file must not be changed or truncated while the archive is in use.
-    pub fn open(path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let io =
+            |e: std::io::Error| Error::new(ErrorKind::Io, format!("cannot read {}: {e}", path.display()));
         let file = File::open(path).map_err(io)?;
         let metadata = file.metadata().map_err(io)?;
         if metadata.is_dir() {
@@ -85,7 +87,7 @@ impl Archive {
     }
 
     /// Reads an archive that is in memory already.
-    pub fn from_bytes(bytes: Arc<[u8]>) -> Result<Self> {
+    pub(super) fn from_bytes(bytes: Arc<[u8]>) -> Result<Self> {
         Self::new(Storage::Owned(bytes))
     }
 
@@ -94,41 +96,35 @@ impl Archive {
         let mut by_name = HashMap::with_capacity(entries.len());
         for (index, entry) in entries.iter().enumerate() {
             if by_name.insert(entry.name.clone(), EntryId(index)).is_some() {
-                return Err(Error::damaged(&entry.name, "two entries have this name"));
+                return Err(damaged(&entry.name, "two entries have this name"));
             }
         }
         Ok(Self { storage, entries, by_name })
     }
 
     /// Names of all entries, in the order of the directory.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 
     /// The entry of exactly this name.
-    pub fn find(&self, name: &str) -> Option<EntryId> {
+    pub(super) fn find(&self, name: &str) -> Option<EntryId> {
         self.by_name.get(name).copied()
     }
 
-    /// Name of an entry.
-    pub fn name(&self, id: EntryId) -> &str {
-        self.entries.get(id.0).map_or("", |entry| &entry.name)
-    }
-
     /// Size of an entry's content in bytes, known without reading it.
-    pub fn size_bytes(&self, id: EntryId) -> usize {
+    pub(super) fn size_bytes(&self, id: EntryId) -> usize {
         self.entries.get(id.0).map_or(0, |entry| entry.size_bytes)
     }
 
     /// Content of an entry: in place if it is stored, else inflated. The first read checks the CRC.
-    pub fn read(&self, id: EntryId) -> Result<Cow<'_, [u8]>> {
-        let entry =
-            self.entries.get(id.0).ok_or_else(|| Error::damaged("archive", "entry of another archive"))?;
+    pub(super) fn read(&self, id: EntryId) -> Result<Cow<'_, [u8]>> {
+        let entry = self.entries.get(id.0).ok_or_else(|| damaged("archive", "entry of another archive"))?;
         let stored = self
             .storage
             .as_ref()
             .get(entry.data.clone())
-            .ok_or_else(|| Error::damaged(&entry.name, "the file has shrunk"))?;
+            .ok_or_else(|| damaged(&entry.name, "the file has shrunk"))?;
         let content =
             if entry.deflated { Cow::Owned(inflate(entry, stored)?) } else { Cow::Borrowed(stored) };
         if !entry.verified.load(Ordering::Relaxed) {
@@ -136,7 +132,7 @@ impl Archive {
             if actual != entry.crc32 {
                 let reason =
                     format!("the content is corrupt (CRC {actual:08x}, should be {:08x})", entry.crc32);
-                return Err(Error::damaged(&entry.name, reason));
+                return Err(damaged(&entry.name, reason));
             }
             entry.verified.store(true, Ordering::Relaxed);
         }
@@ -152,7 +148,7 @@ fn map_file(file: &File) -> std::io::Result<memmap2::Mmap> {
 }
 
 fn not_a_zip(reason: impl std::fmt::Display) -> Error {
-    Error::unsupported(
+    unsupported(
         format!("this is not a zip archive, so not a .pt2 file ({reason})"),
         "write the file with torch.export.save(program, \"model.pt2\"), and copy it in binary mode",
     )
@@ -164,13 +160,13 @@ fn read_directory(bytes: &[u8]) -> Result<Vec<Entry>> {
     let count = zip.entries_hint();
     if count > MAX_ENTRIES {
         let reason = format!("it claims {count} entries, the limit is {MAX_ENTRIES}");
-        return Err(Error::damaged("archive", reason));
+        return Err(damaged("archive", reason));
     }
     let mut entries = Vec::new();
     let mut spans = Vec::new();
     let mut seen = 0u64;
     for record in zip.entries() {
-        let record = record.map_err(|e| Error::damaged("archive directory", e.to_string()))?;
+        let record = record.map_err(|e| damaged("archive directory", e.to_string()))?;
         seen += 1;
         if seen > count {
             break;
@@ -178,7 +174,7 @@ fn read_directory(bytes: &[u8]) -> Result<Vec<Entry>> {
         let name = check_name(record.file_path().as_bytes()).map_err(|reason| {
             let name =
                 String::from_utf8_lossy(record.file_path().as_bytes()).chars().take(80).collect::<String>();
-            Error::damaged(format!("entry {name:?}"), reason)
+            damaged(format!("entry {name:?}"), reason)
         })?;
         let (span, entry) = read_entry(&zip, &record, name)?;
         spans.push(span);
@@ -187,7 +183,7 @@ fn read_directory(bytes: &[u8]) -> Result<Vec<Entry>> {
     if seen != count {
         let reason =
             format!("it claims {count} entries and has {}", if seen > count { "more" } else { "fewer" });
-        return Err(Error::damaged("archive directory", reason));
+        return Err(damaged("archive directory", reason));
     }
     check_disjoint(spans, zip.directory_offset())?;
     Ok(entries)
@@ -200,7 +196,7 @@ fn read_entry(
     record: &ZipFileHeaderRecord<'_>,
     name: &str,
 ) -> Result<((u64, u64, String), Option<Entry>)> {
-    let fail = |reason: &str| Error::damaged(name, reason);
+    let fail = |reason: &str| damaged(name, reason);
     let entry = zip.get_entry(record.wayfinder()).map_err(|_| fail("it ends beyond the file"))?;
     let local = entry.local_header();
     check_local_header(record, &local).map_err(fail)?;
@@ -261,14 +257,12 @@ fn check_disjoint(mut spans: Vec<(u64, u64, String)>, directory_offset: u64) -> 
     let mut end_of_previous = 0;
     for (start, end, name) in &spans {
         if *start < end_of_previous {
-            return Err(Error::damaged(name, "it overlaps another entry"));
+            return Err(damaged(name, "it overlaps another entry"));
         }
         end_of_previous = *end;
     }
     match spans.last() {
-        Some((_, end, name)) if *end > directory_offset => {
-            Err(Error::damaged(name, "it overlaps the directory"))
-        }
+        Some((_, end, name)) if *end > directory_offset => Err(damaged(name, "it overlaps the directory")),
         _ => Ok(()),
     }
 }
@@ -294,9 +288,9 @@ fn check_name(raw: &[u8]) -> Result<&str, &'static str> {
 
 fn inflate(entry: &Entry, stored: &[u8]) -> Result<Vec<u8>> {
     let content = miniz_oxide::inflate::decompress_to_vec_with_limit(stored, entry.size_bytes)
-        .map_err(|e| Error::damaged(&entry.name, format!("it does not inflate: {e}")))?;
+        .map_err(|e| damaged(&entry.name, format!("it does not inflate: {e}")))?;
     if content.len() != entry.size_bytes {
-        return Err(Error::damaged(&entry.name, "it inflates to less than its declared size"));
+        return Err(damaged(&entry.name, "it inflates to less than its declared size"));
     }
     Ok(content)
 }

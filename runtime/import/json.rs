@@ -11,18 +11,19 @@ use std::marker::PhantomData;
 
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 
-use super::error::{Error, Result};
+use super::damaged;
+use crate::base::Result;
 
 /// Largest JSON entry, in bytes. A program of 10,000 nodes takes about 10 MB.
-pub const MAX_JSON_BYTES: usize = 256 << 20;
+pub(super) const MAX_JSON_BYTES: usize = 256 << 20;
 
 /// Parses the JSON entry `place`.
-pub fn parse<T: DeserializeOwned>(place: &str, text: &[u8]) -> Result<T> {
+pub(super) fn parse<T: DeserializeOwned>(place: &str, text: &[u8]) -> Result<T> {
     if text.len() > MAX_JSON_BYTES {
         let reason = format!("{} bytes of JSON, the limit is {MAX_JSON_BYTES}", text.len());
-        return Err(Error::damaged(place, reason));
+        return Err(damaged(place, reason));
     }
-    serde_json::from_slice(&quote_bare_words(text)).map_err(|e| Error::damaged(place, e.to_string()))
+    serde_json::from_slice(&quote_bare_words(text)).map_err(|e| damaged(place, e.to_string()))
 }
 
 /// Puts quotes around the bare words for non-finite floats, which JSON does not have.
@@ -61,7 +62,7 @@ fn quote_bare_words(text: &[u8]) -> Cow<'_, [u8]> {
 
 /// A float as torch writes it: a number, or one of the strings `Infinity`, `-Infinity`, `NaN`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Float(pub f64);
+pub(super) struct Float(pub f64);
 
 impl<'de> Deserialize<'de> for Float {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -100,7 +101,7 @@ impl<'de> Deserialize<'de> for Float {
 
 /// A map that refuses a repeated key, which would make the file mean different things to different readers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UniqueMap<V>(pub BTreeMap<String, V>);
+pub(super) struct UniqueMap<V>(pub BTreeMap<String, V>);
 
 impl<V> Default for UniqueMap<V> {
     fn default() -> Self {

@@ -4,17 +4,18 @@
 //! its exact name. Kinds of file that only resemble a .pt2 are refused here, by name.
 
 use super::archive::{Archive, EntryId};
-use super::error::{Error, Result};
+use super::{damaged, unsupported};
+use crate::base::{Error, Result};
 
 /// The next step for every file that needs to be written anew.
-pub const EXPORT_AGAIN: &str = "export the model again with torch 2.9 or newer: \
+pub(super) const EXPORT_AGAIN: &str = "export the model again with torch 2.9 or newer: \
      torch.export.save(torch.export.export(model, args), \"model.pt2\")";
 
 const MODELS_DIR: &str = "models/";
 
 /// A recognised .pt2 archive.
 #[derive(Debug)]
-pub struct Layout {
+pub(super) struct Layout {
     /// The top folder with its slash; empty if the archive has none.
     prefix: String,
     /// Names of the programs, in the order of the archive.
@@ -23,7 +24,7 @@ pub struct Layout {
 
 impl Layout {
     /// Recognises the archive, or refuses it by what it is.
-    pub fn recognise(archive: &Archive) -> Result<Self> {
+    pub(super) fn recognise(archive: &Archive) -> Result<Self> {
         refuse_older_layout(archive)?;
         let prefix = find_prefix(archive)?;
         let layout = Self { methods: Vec::new(), prefix };
@@ -35,7 +36,7 @@ impl Layout {
         for method in &methods {
             let pickled = format!("data/weights/{method}.pt");
             if layout.find(archive, &pickled).is_some() {
-                return Err(Error::unsupported(
+                return Err(unsupported(
                     format!("the weights of `{method}` are a pickle, as torch 2.8 and older write it"),
                     EXPORT_AGAIN,
                 ));
@@ -45,35 +46,31 @@ impl Layout {
     }
 
     /// Entry below the top folder.
-    pub fn find(&self, archive: &Archive, name: &str) -> Option<EntryId> {
+    pub(super) fn find(&self, archive: &Archive, name: &str) -> Option<EntryId> {
         archive.find(&format!("{}{name}", self.prefix))
     }
 
     /// Program of a method.
-    pub fn program(&self, method: &str) -> String {
+    pub(super) fn program(&self, method: &str) -> String {
         format!("{MODELS_DIR}{method}.json")
     }
 
-    /// Table and folder of a method's parameters and persistent buffers.
-    pub fn weights(&self, method: &str) -> Table {
-        Table {
-            config: format!("data/weights/{method}_weights_config.json"),
-            payload_prefix: "data/weights/weight_",
-        }
+    /// Table of a method's parameters and persistent buffers.
+    pub(super) fn weights(&self, method: &str) -> Table {
+        let config = format!("data/weights/{method}_weights_config.json");
+        Table { config, folder: "data/weights/", file_prefix: "weight_" }
     }
 
-    /// Table and folder of a method's lifted constants and non-persistent buffers.
-    pub fn constants(&self, method: &str) -> Table {
-        Table {
-            config: format!("data/constants/{method}_constants_config.json"),
-            payload_prefix: "data/constants/tensor_",
-        }
+    /// Table of a method's lifted constants and non-persistent buffers.
+    pub(super) fn constants(&self, method: &str) -> Table {
+        let config = format!("data/constants/{method}_constants_config.json");
+        Table { config, folder: "data/constants/", file_prefix: "tensor_" }
     }
 
     fn check_markers(&self, archive: &Archive) -> Result<()> {
         let format = self.marker(archive, "archive_format")?.unwrap_or_default();
         if format != "pt2" {
-            return Err(Error::unsupported(
+            return Err(unsupported(
                 format!("the archive's format is {format:?}, not \"pt2\""),
                 EXPORT_AGAIN,
             ));
@@ -81,7 +78,7 @@ impl Layout {
         match self.marker(archive, "byteorder")?.as_deref() {
             None | Some("little") => {}
             Some(order) => {
-                return Err(Error::unsupported(
+                return Err(unsupported(
                     format!("the archive's byte order is {order:?}, only little-endian files are read"),
                     "export the model on a little-endian machine",
                 ));
@@ -89,7 +86,7 @@ impl Layout {
         }
         match self.marker(archive, "archive_version")?.as_deref() {
             None | Some("0") => Ok(()),
-            Some(version) => Err(Error::unsupported(
+            Some(version) => Err(unsupported(
                 format!("the archive has version {version:?} of the pt2 format, this reader knows version 0"),
                 "update vkdelegate, or export with torch 2.9 to 2.15",
             )),
@@ -101,7 +98,7 @@ impl Layout {
         const MAX_MARKER_BYTES: usize = 64;
         let Some(id) = self.find(archive, name) else { return Ok(None) };
         if archive.size_bytes(id) > MAX_MARKER_BYTES {
-            return Err(Error::damaged(name, "it should be one word"));
+            return Err(damaged(name, "it should be one word"));
         }
         let text = String::from_utf8_lossy(&archive.read(id)?).trim().to_owned();
         Ok(Some(text))
@@ -118,22 +115,21 @@ impl Layout {
     fn why_no_methods(&self, archive: &Archive) -> Error {
         let compiled = format!("{}data/aotinductor/", self.prefix);
         if archive.names().any(|name| name.starts_with(&compiled)) {
-            return Error::unsupported(
-                "this is an AOTInductor package: compiled code, no graph",
-                EXPORT_AGAIN,
-            );
+            return unsupported("this is an AOTInductor package: compiled code, no graph", EXPORT_AGAIN);
         }
-        Error::unsupported("the archive holds no program (no models/NAME.json)", EXPORT_AGAIN)
+        unsupported("the archive holds no program (no models/NAME.json)", EXPORT_AGAIN)
     }
 }
 
-/// Where one kind of stored tensor is listed, and how the entries of its payloads begin.
+/// Where one kind of stored tensor is listed, and where its payloads are.
 #[derive(Debug)]
-pub struct Table {
+pub(super) struct Table {
     /// Entry of the table.
     pub config: String,
-    /// Folder and file-name prefix of its payloads.
-    pub payload_prefix: &'static str,
+    /// Folder of the payloads.
+    pub folder: &'static str,
+    /// How the file name of a payload of this kind begins; other kinds are pickles.
+    pub file_prefix: &'static str,
 }
 
 /// The folder of `archive_format`, which is the top folder or the archive itself.
@@ -145,7 +141,7 @@ fn find_prefix(archive: &Archive) -> Result<String> {
     });
     match (prefixes.next(), prefixes.next()) {
         (Some(prefix), None) => Ok(prefix),
-        (Some(_), Some(_)) => Err(Error::damaged("archive", "it has two top folders with an archive_format")),
+        (Some(_), Some(_)) => Err(damaged("archive", "it has two top folders with an archive_format")),
         (None, _) => Err(why_no_format(archive)),
     }
 }
@@ -162,13 +158,13 @@ fn why_no_format(archive: &Archive) -> Error {
     } else {
         "this zip archive is not a .pt2 file (it has no archive_format)"
     };
-    Error::unsupported(what, EXPORT_AGAIN)
+    unsupported(what, EXPORT_AGAIN)
 }
 
 fn refuse_older_layout(archive: &Archive) -> Result<()> {
     if has_file(archive, "serialized_exported_program.json") {
         let what = "this .pt2 has the older layout of torch 2.8 and before, with pickled weights";
-        return Err(Error::unsupported(what, EXPORT_AGAIN));
+        return Err(unsupported(what, EXPORT_AGAIN));
     }
     Ok(())
 }

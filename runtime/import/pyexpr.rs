@@ -6,12 +6,12 @@
 /// Longest text, deepest nesting, most operators that nest (all but sums and products). They bound
 /// the depth of the tree; sizes of a real program stay far below.
 const MAX_TEXT_BYTES: usize = 1 << 16;
-const MAX_DEPTH: usize = 48;
-const MAX_OPERATORS: usize = 256;
+const MAX_DEPTH: usize = 64;
+const MAX_OPERATORS: usize = 64;
 
 /// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Expr {
+pub(super) enum Expr {
     /// Integer literal.
     Int(i64),
     /// Float literal.
@@ -25,7 +25,7 @@ pub enum Expr {
 }
 
 /// Parses `text`, or says what is wrong with it.
-pub fn parse(text: &str) -> Result<Expr, String> {
+pub(super) fn parse(text: &str) -> Result<Expr, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("the expression has {} bytes, the limit is {MAX_TEXT_BYTES}", text.len()));
     }

@@ -4,40 +4,84 @@
 //! (a newer minor version adds some), unknown union members are errors. No type is recursive:
 //! what only higher-order operators use is read as [`IgnoredAny`] and refused by `convert`.
 
+#![allow(clippy::enum_variant_names, reason = "the names are torch's")]
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::json::{Float, UniqueMap};
+use super::json::{self, Float, UniqueMap};
+use super::unsupported;
+use crate::base::{DType, Result};
 
 /// Major version of the schema that this module mirrors; torch changes it for breaking changes.
-pub const SCHEMA_MAJOR: i64 = 8;
+const SCHEMA_MAJOR: i64 = 8;
+
+/// Parses the program of the entry `place`. A file of another version is refused as such, and not
+/// for what its fields are.
+pub(super) fn parse_program(place: &str, text: &[u8]) -> Result<ExportedProgram> {
+    let VersionOnly { schema_version: version, torch_version } = json::parse(place, text)?;
+    if version.major != SCHEMA_MAJOR {
+        let by = torch_version.map_or(String::new(), |v| format!(", written by torch {v:.40}"));
+        return Err(unsupported(
+            format_args!("{place} has schema version {}.{}{by}", version.major, version.minor),
+            "this reader knows versions 8.x: export with torch 2.9 to 2.15",
+        ));
+    }
+    json::parse(place, text)
+}
+
+/// The dtype of torch's serialised `ScalarType`, or the name of one that no tensor may have here.
+pub(super) fn dtype(code: i64) -> Result<DType, &'static str> {
+    Ok(match code {
+        1 => DType::U8,
+        2 => DType::I8,
+        3 => DType::I16,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        12 => DType::Bool,
+        13 => DType::BF16,
+        9 => return Err("complex32"),
+        10 => return Err("complex64"),
+        11 => return Err("complex128"),
+        28 => return Err("uint16"),
+        29 => return Err("float8_e4m3fn"),
+        30 => return Err("float8_e5m2"),
+        31 => return Err("float8_e4m3fnuz"),
+        32 => return Err("float8_e5m2fnuz"),
+        33 => return Err("float8_e8m0fnu"),
+        34 => return Err("uint32"),
+        35 => return Err("uint64"),
+        _ => return Err("(an unknown code)"),
+    })
+}
 
 #[derive(Debug, Deserialize)]
-pub struct ExportedProgram {
+pub(super) struct ExportedProgram {
     pub graph_module: GraphModule,
     #[serde(default)]
     pub range_constraints: UniqueMap<RangeConstraint>,
-    pub schema_version: SchemaVersion,
     #[serde(default)]
-    pub torch_version: Option<String>,
+    pub verifiers: Vec<String>,
 }
 
-/// Read alone first, so that a file of another version is refused as such and not for its fields.
 #[derive(Debug, Deserialize)]
-pub struct VersionOnly {
-    pub schema_version: SchemaVersion,
+struct VersionOnly {
+    schema_version: SchemaVersion,
     #[serde(default)]
-    pub torch_version: Option<String>,
+    torch_version: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct SchemaVersion {
-    pub major: i64,
-    pub minor: i64,
+struct SchemaVersion {
+    major: i64,
+    minor: i64,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub struct RangeConstraint {
+pub(super) struct RangeConstraint {
     #[serde(default)]
     pub min_val: Option<i64>,
     #[serde(default)]
@@ -45,25 +89,22 @@ pub struct RangeConstraint {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct GraphModule {
+pub(super) struct GraphModule {
     pub graph: Graph,
     pub signature: GraphSignature,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Graph {
+pub(super) struct Graph {
     pub inputs: Vec<Argument>,
     pub outputs: Vec<Argument>,
     pub nodes: Vec<Node>,
     pub tensor_values: UniqueMap<TensorMeta>,
     pub sym_int_values: UniqueMap<SymInt>,
-    pub sym_bool_values: UniqueMap<SymBool>,
-    #[serde(default)]
-    pub sym_float_values: UniqueMap<SymFloat>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Node {
+pub(super) struct Node {
     pub target: String,
     pub inputs: Vec<NamedArgument>,
     pub outputs: Vec<Argument>,
@@ -72,7 +113,7 @@ pub struct Node {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct NamedArgument {
+pub(super) struct NamedArgument {
     pub name: String,
     pub arg: Argument,
 }
@@ -80,8 +121,8 @@ pub struct NamedArgument {
 /// An operand, attribute or result of a node.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Argument {
-    AsNone(bool),
+pub(super) enum Argument {
+    AsNone(IgnoredAny),
     AsTensor(TensorArgument),
     AsTensors(Vec<TensorArgument>),
     AsInt(i64),
@@ -89,7 +130,7 @@ pub enum Argument {
     AsFloat(Float),
     AsFloats(Vec<Float>),
     AsString(String),
-    AsStrings(Vec<String>),
+    AsStrings(IgnoredAny),
     AsSymInt(SymIntArgument),
     AsSymInts(Vec<SymIntArgument>),
     AsScalarType(i64),
@@ -99,14 +140,14 @@ pub enum Argument {
     AsBool(bool),
     AsBools(Vec<bool>),
     AsSymBool(SymBoolArgument),
-    AsSymBools(Vec<SymBoolArgument>),
+    AsSymBools(IgnoredAny),
     AsGraph(GraphArgument),
     AsOptionalTensor(OptionalTensorArgument),
     AsOptionalTensors(Vec<OptionalTensorArgument>),
     AsCustomObj(CustomObjArgument),
-    AsOperator(String),
+    AsOperator(IgnoredAny),
     AsSymFloat(SymFloatArgument),
-    AsSymFloats(Vec<SymFloatArgument>),
+    AsSymFloats(IgnoredAny),
     AsComplex(IgnoredAny),
     AsNestedTensors(IgnoredAny),
     AsIntLists(IgnoredAny),
@@ -115,59 +156,59 @@ pub enum Argument {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct TensorArgument {
+pub(super) struct TensorArgument {
     pub name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OptionalTensorArgument {
+pub(super) enum OptionalTensorArgument {
     AsTensor(TensorArgument),
-    AsNone(bool),
+    AsNone(IgnoredAny),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SymIntArgument {
+pub(super) enum SymIntArgument {
     AsName(String),
     AsInt(i64),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SymFloatArgument {
+pub(super) enum SymFloatArgument {
     AsName(String),
     AsFloat(Float),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SymBoolArgument {
+pub(super) enum SymBoolArgument {
     AsName(String),
     AsBool(bool),
 }
 
 /// The sub-graph itself is skipped: programs with higher-order operators are refused.
 #[derive(Debug, Deserialize)]
-pub struct GraphArgument {
+pub(super) struct GraphArgument {
     pub name: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct CustomObjArgument {
+pub(super) struct CustomObjArgument {
     pub name: String,
     pub class_fqn: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct Device {
+pub(super) struct Device {
     #[serde(rename = "type")]
     pub kind: String,
 }
 
 /// Metadata of a tensor value or of a stored tensor. Strides and offset count elements.
 #[derive(Debug, Deserialize)]
-pub struct TensorMeta {
+pub(super) struct TensorMeta {
     pub dtype: i64,
     pub sizes: Vec<SymInt>,
     pub strides: Vec<SymInt>,
@@ -175,44 +216,41 @@ pub struct TensorMeta {
     pub layout: i64,
 }
 
+/// PyTorch's name of a serialised memory format.
+pub(super) fn memory_format(code: i64) -> &'static str {
+    match code {
+        1 => "contiguous_format",
+        2 => "channels_last",
+        3 => "channels_last_3d",
+        4 => "preserve_format",
+        _ => "unknown memory format",
+    }
+}
+
 /// `TensorMeta::layout` of an ordinary dense tensor.
-pub const LAYOUT_STRIDED: i64 = 7;
+pub(super) const LAYOUT_STRIDED: i64 = 7;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SymInt {
+pub(super) enum SymInt {
     AsExpr(SymExpr),
     AsInt(i64),
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SymFloat {
-    AsExpr(SymExpr),
-    AsFloat(Float),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SymBool {
-    AsExpr(SymExpr),
-    AsBool(bool),
-}
-
-#[derive(Debug, Deserialize)]
-pub struct SymExpr {
+pub(super) struct SymExpr {
     pub expr_str: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct GraphSignature {
+pub(super) struct GraphSignature {
     pub input_specs: Vec<InputSpec>,
     pub output_specs: Vec<OutputSpec>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum InputSpec {
+pub(super) enum InputSpec {
     UserInput { arg: Argument },
     Parameter { arg: TensorArgument, parameter_name: String },
     Buffer { arg: TensorArgument, buffer_name: String, persistent: bool },
@@ -223,41 +261,41 @@ pub enum InputSpec {
 }
 
 #[derive(Debug, Deserialize)]
-pub struct TokenArgument {
+pub(super) struct TokenArgument {
     pub name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ConstantValue {
-    AsNone(bool),
+pub(super) enum ConstantValue {
+    AsNone(IgnoredAny),
     AsInt(i64),
     AsFloat(Float),
-    AsString(String),
+    AsString(IgnoredAny),
     AsBool(bool),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OutputSpec {
+pub(super) enum OutputSpec {
     UserOutput { arg: Argument },
-    LossOutput { arg: TensorArgument },
+    LossOutput(IgnoredAny),
     BufferMutation { arg: TensorArgument, buffer_name: String },
     ParameterMutation { arg: TensorArgument, parameter_name: String },
-    GradientToParameter { arg: TensorArgument, parameter_name: String },
-    GradientToUserInput { arg: TensorArgument, user_input_name: String },
+    GradientToParameter(IgnoredAny),
+    GradientToUserInput(IgnoredAny),
     UserInputMutation { arg: TensorArgument, user_input_name: String },
     Token { arg: TokenArgument },
 }
 
 /// Table of the stored tensors of one method: FQN to payload.
 #[derive(Debug, Deserialize)]
-pub struct PayloadConfig {
+pub(super) struct PayloadConfig {
     pub config: UniqueMap<PayloadMeta>,
 }
 
 #[derive(Debug, Deserialize)]
-pub struct PayloadMeta {
+pub(super) struct PayloadMeta {
     /// File name of the payload within the table's folder; several tensors may share one.
     pub path_name: String,
     pub use_pickle: bool,

@@ -7,10 +7,8 @@
 mod bundle;
 pub mod header;
 pub mod index;
-mod profile;
 
 pub use bundle::{BundleError, spirv};
-pub use profile::{DeviceClass, DeviceProfile};
 
 use std::fmt;
 
