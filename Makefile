@@ -34,12 +34,14 @@ lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --lib --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps
 
 shaders: ## compile the changed shaders into the committed index and bundles (builds shaderc once)
 	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) run --quiet -p make-shaders --features compile-shaders -- $(ARGS)
 
-shaders-check: ## compile all shaders and compare them with the committed index and bundles
+shaders-check: ## lint the shader compiler, compile all shaders, and compare them with the committed index and bundles
+	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) clippy --quiet -p make-shaders --features compile-shaders -- -D warnings
 	@$(MAKE) --no-print-directory shaders ARGS=--check
 
 adreno: ## compile every shader that a phone can pick for Adreno; fails on spills

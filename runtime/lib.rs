@@ -6,4 +6,5 @@ pub mod base;
 pub mod gpu;
 pub mod import;
 pub mod ir;
+pub mod ops;
 pub mod shader;

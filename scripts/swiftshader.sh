@@ -23,7 +23,7 @@ echo "swiftshader.sh: downloading chromium-common (unpacked, not installed)" >&2
 if ! download; then
   # The lists may name a version that is no longer on the mirror.
   if [ "$(id -u)" = 0 ]; then apt-get -qq update >&2 || true; fi
-  download || die "apt-get download chromium-common failed; run 'apt-get update' as root and try again"
+  download || die "apt-get download chromium-common failed: run 'apt-get update' as root and try again (only Debian has it)"
 fi
 dpkg-deb --fsys-tarfile chromium-common_*.deb |
   tar -x --wildcards --transform 's|.*/||' '*/libvk_swiftshader.so' '*/vk_swiftshader_icd.json'

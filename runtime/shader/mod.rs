@@ -7,8 +7,10 @@
 mod bundle;
 pub mod header;
 pub mod index;
+mod profile;
 
 pub use bundle::{BundleError, spirv};
+pub use profile::{DeviceClass, DeviceProfile};
 
 use std::fmt;
 

@@ -1,0 +1,207 @@
+//! Lowering that all element-wise kernels share: broadcasting, merging of dims, and splitting of big tensors.
+//!
+//! Kernels get rank 4 at most, and a contiguous output. An input that does not merge that far is first copied
+//! (the copy kernel takes rank 8). A contiguous tensor beyond what one descriptor reaches is done in pieces.
+
+use super::{Element, Lowering, Tensor};
+use crate::{
+    base::{Error, Result, shape},
+    shader::{Access, Dispatch, Region, kernels},
+};
+
+/// Sizes and strides of one launch, as kernels take them: dim 0 outermost, unused leading dims of size 1 and stride 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid<const INPUTS: usize> {
+    /// Elements of the output.
+    pub n_elems: u32,
+    /// Sizes of the output.
+    pub sizes: [u32; 4],
+    /// Strides of each input over those sizes.
+    pub strides: [[u32; 4]; INPUTS],
+}
+
+/// What one launch binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding<const INPUTS: usize> {
+    /// The contiguous output.
+    pub out: Region,
+    /// The inputs, in order.
+    pub inputs: [Region; INPUTS],
+    /// Work groups for one invocation an element, 64 in a group.
+    pub groups: [u32; 3],
+}
+
+/// Invocations of a work group of element-wise kernels (their header's default).
+pub const LOCAL_X: u32 = 64;
+
+/// Emits what computes `out` from `inputs` element by element; each input broadcasts to `out`'s sizes.
+/// `make` gives the dispatch for one launch; it is called once, or once a piece for tensors beyond a descriptor's reach.
+///
+/// # Errors
+/// When an input does not broadcast, or the device cannot bind a tensor that cannot be split.
+pub fn launch<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    inputs: [&Tensor; INPUTS],
+    make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let mut tensors: Vec<Tensor> =
+        inputs.iter().map(|input| input.broadcast_to(&out.sizes)).collect::<Result<_>>()?;
+    if merged(out, &tensors).0.len() > 4 {
+        for tensor in &mut tensors {
+            *tensor = cx.contiguous(tensor)?;
+        }
+    }
+    if let Some(piece_elems) = piece_elems(cx, out, &tensors) {
+        return launch_pieces(cx, out, &tensors, piece_elems, make);
+    }
+    launch_one(cx, out, &tensors, &make)
+}
+
+fn merged(out: &Tensor, tensors: &[Tensor]) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let strides: Vec<&[usize]> = std::iter::once(out.strides.as_slice())
+        .chain(tensors.iter().map(|tensor| tensor.strides.as_slice()))
+        .collect();
+    shape::merge_dims(&out.sizes, &strides)
+}
+
+fn launch_one<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    tensors: &[Tensor],
+    make: &impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
+    let (sizes, strides) = merged(out, tensors);
+    let mut grid = Grid { n_elems: out.numel() as u32, sizes: pad(&sizes, 1)?, strides: [[0; 4]; INPUTS] };
+    let mut regions = [out.region(); INPUTS];
+    for (index, tensor) in tensors.iter().enumerate() {
+        grid.strides[index] = pad(&strides[index + 1], 0)?;
+        regions[index] = tensor.region();
+    }
+    let groups = cx.groups_1d(out.numel(), LOCAL_X)?;
+    cx.emit(make(&grid, &Binding { out: out.region(), inputs: regions, groups }))
+}
+
+/// Elements of one piece when the launch must be split and can be; `None` when it fits.
+fn piece_elems(cx: &Lowering<'_>, out: &Tensor, tensors: &[Tensor]) -> Option<usize> {
+    let profile = cx.profile();
+    let limit = profile.max_storage_buffer_range_bytes;
+    let too_big =
+        |tensor: &Tensor| tensor.region().len_bytes + profile.storage_offset_alignment_bytes > limit;
+    let must_split = profile.access == Access::Ssbo && (too_big(out) || tensors.iter().any(too_big));
+    let can_split = tensors.iter().all(Tensor::is_contiguous) && out.is_contiguous();
+    // Every piece starts at a multiple of 256 bytes, which is the strictest alignment that devices ask for.
+    let elems = (limit.saturating_sub(profile.storage_offset_alignment_bytes) / 4 / 256 * 256) as usize;
+    (must_split && can_split && elems > 0).then_some(elems)
+}
+
+fn launch_pieces<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    tensors: &[Tensor],
+    piece_elems: usize,
+    make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
+    let total = out.numel();
+    let mut start = 0;
+    while start < total {
+        let len = piece_elems.min(total - start);
+        let piece = |tensor: &Tensor| tensor.restrided(vec![len], vec![1], start);
+        let pieces: Vec<Tensor> = tensors.iter().map(piece).collect();
+        launch_one(cx, &piece(out), &pieces, &make)?;
+        start += len;
+    }
+    Ok(())
+}
+
+/// Puts dims in front until there are `R`.
+///
+/// # Errors
+/// When there are more than `R`, or a number does not fit 32 bits.
+pub fn pad<const R: usize>(dims: &[usize], filler: u32) -> Result<[u32; R]> {
+    let mut out = [filler; R];
+    let missing = R
+        .checked_sub(dims.len())
+        .ok_or_else(|| Error::unsupported(format!("{} dims do not merge to {R}", dims.len())))?;
+    for (slot, &dim) in out[missing..].iter_mut().zip(dims) {
+        *slot = u32::try_from(dim).map_err(|_| {
+            Error::unsupported(format!("{dim} does not fit the 32 bits of a kernel's offsets"))
+        })?;
+    }
+    Ok(out)
+}
+
+/// Copies `src` to `dst` of the same sizes, converting where dtype or element kind differ.
+pub(super) fn copy(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
+    if src.sizes != dst.sizes {
+        return Err(Error::internal(format!("copies sizes {:?} to {:?}", src.sizes, dst.sizes)));
+    }
+    if dst.numel() == 0 {
+        return Ok(());
+    }
+    if src.element == dst.element && (src.dtype == dst.dtype) {
+        return copy_same(cx, src, dst);
+    }
+    if !dst.is_contiguous() {
+        let converted = cx.converted(src, dst.dtype)?;
+        return copy_same(cx, &converted, dst);
+    }
+    convert(cx, src, dst)
+}
+
+fn copy_same(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
+    if src.is_contiguous()
+        && dst.is_contiguous()
+        && let Some(piece_elems) = piece_elems(cx, dst, std::slice::from_ref(src))
+    {
+        let mut start = 0;
+        while start < dst.numel() {
+            let len = piece_elems.min(dst.numel() - start);
+            let piece = |tensor: &Tensor| tensor.restrided(vec![len], vec![1], start);
+            copy_one(cx, &piece(src), &piece(dst))?;
+            start += len;
+        }
+        return Ok(());
+    }
+    copy_one(cx, src, dst)
+}
+
+fn copy_one(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
+    let (sizes, strides) = shape::merge_dims(&src.sizes, &[&src.strides, &dst.strides]);
+    let groups = cx.groups_1d(dst.numel(), LOCAL_X)?;
+    cx.emit(kernels::copy::dispatch(
+        kernels::copy::Axes { dtype: element_axis!(copy, src.element) },
+        kernels::copy::Spec::default(),
+        kernels::copy::Operands { x: src.region(), y: dst.region() },
+        kernels::copy::Params {
+            n_elems: dst.numel() as u32,
+            sizes: pad(&sizes, 1)?,
+            x_strides: pad(&strides[0], 0)?,
+            y_strides: pad(&strides[1], 0)?,
+        },
+        groups,
+        cx.label(),
+    ))
+}
+
+fn convert(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
+    use kernels::convert::{Axes, Operands, Params, Source, Spec};
+    let axes = Axes {
+        source: match src.element {
+            Element::F32 => Source::F32,
+            Element::F16 => Source::F16,
+            Element::I32 => Source::I32,
+        },
+        dtype: element_axis!(convert, dst.element),
+    };
+    let spec = Spec { round_mode: cx.round_mode(dst.dtype, dst.element), ..Spec::default() };
+    let label = cx.label();
+    launch(cx, dst, [src], |grid, binding| {
+        let operands = Operands { x: binding.inputs[0], y: binding.out };
+        let params = Params { n_elems: grid.n_elems, sizes: grid.sizes, x_strides: grid.strides[0] };
+        kernels::convert::dispatch(axes, spec, operands, params, binding.groups, label.clone())
+    })
+}

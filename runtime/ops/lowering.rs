@@ -1,0 +1,565 @@
+//! Where dispatches are made: live tensors, storages, and the moves that every op needs.
+//!
+//! A [`Lowering`] collects what one plan does, node by node, as plain data. It knows the device's profile and
+//! no device. Offsets into tensors are 32 bits wide in kernels, so no tensor has more than 2^32 - 1 elements.
+
+use std::collections::HashMap;
+
+use super::{
+    Meta,
+    packing::{PackKey, Packing, Prepack},
+};
+use crate::{
+    base::{DType, Error, Result, shape},
+    ir::TensorRef,
+    shader::{DeviceProfile, Dispatch, Need, Region, StorageId},
+};
+
+/// How a program's `float32` is stored and computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// `float32` is stored and computed in 32 bits.
+    #[default]
+    F32,
+    /// `float32` is stored in half precision and computed in 32 bits.
+    F16,
+}
+
+/// What one element of a live tensor is in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Element {
+    /// A 32-bit float.
+    F32,
+    /// A 16-bit float.
+    F16,
+    /// A 32-bit integer; a bool is 0 or 1.
+    I32,
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            Element::F32 | Element::I32 => 4,
+            Element::F16 => 2,
+        }
+    }
+}
+
+/// What a storage is for, which decides where its memory comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StorageKind {
+    /// Memory that is free before the first and after the last dispatch that touches it.
+    Arena,
+    /// A constant, packed at build: the index of its [`Prepack`].
+    Constant(usize),
+    /// A buffer of the program that outlasts a run: the index among the method's states.
+    State(usize),
+    /// The status words that index kernels report to.
+    Status,
+}
+
+/// One planned piece of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Storage {
+    /// What it is for.
+    pub kind: StorageKind,
+    /// Its length.
+    pub len_bytes: u64,
+    /// The value it was made for.
+    pub name: String,
+}
+
+/// A live tensor in device memory: a strided range of a storage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// The memory.
+    pub storage: StorageId,
+    /// The program's dtype.
+    pub dtype: DType,
+    /// What an element is in memory.
+    pub element: Element,
+    /// Sizes, outermost first.
+    pub sizes: Vec<usize>,
+    /// Strides in elements; 0 where a dim repeats.
+    pub strides: Vec<usize>,
+    /// Elements before the first one.
+    pub offset_elems: usize,
+}
+
+impl Tensor {
+    /// Number of elements that it stands for (repeats counted).
+    pub fn numel(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// Whether its elements lie in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        shape::is_contiguous(&self.sizes, &self.strides)
+    }
+
+    /// The bytes from its first to its last element.
+    pub fn region(&self) -> Region {
+        let width = self.element.size_bytes();
+        let extent = shape::extent_elems(&self.sizes, &self.strides).unwrap_or(0);
+        Region {
+            storage: self.storage,
+            offset_bytes: (self.offset_elems * width) as u64,
+            len_bytes: (extent * width) as u64,
+        }
+    }
+
+    /// The same memory with other sizes and strides, `offset_elems` further on.
+    #[must_use]
+    pub fn restrided(&self, sizes: Vec<usize>, strides: Vec<usize>, offset_elems: usize) -> Tensor {
+        Tensor { sizes, strides, offset_elems: self.offset_elems + offset_elems, ..self.clone() }
+    }
+
+    /// The same contiguous elements as other sizes; `None` when the strides do not allow it.
+    pub fn viewed(&self, sizes: &[usize]) -> Option<Tensor> {
+        let strides = shape::view_strides(&self.sizes, &self.strides, sizes)?;
+        Some(self.restrided(sizes.to_vec(), strides, 0))
+    }
+
+    /// Repeats dims of size 1 (and adds dims in front) to reach `sizes`.
+    ///
+    /// # Errors
+    /// When the sizes do not broadcast.
+    pub fn broadcast_to(&self, sizes: &[usize]) -> Result<Tensor> {
+        let strides = shape::broadcast_strides(&self.sizes, &self.strides, sizes)?;
+        Ok(self.restrided(sizes.to_vec(), strides, 0))
+    }
+
+    /// Whether vector access to 4 elements is sound from its first element on.
+    pub fn starts_aligned4(&self) -> bool {
+        self.offset_elems.is_multiple_of(4)
+    }
+
+    /// The meta of the tensor.
+    pub fn meta(&self) -> Meta {
+        Meta::new(self.dtype, self.sizes.clone())
+    }
+}
+
+/// A tensor operand of an op that is lowered: run-time data, or a constant of the program.
+#[derive(Clone, Debug)]
+pub enum Operand {
+    /// Run-time data.
+    Live(Tensor),
+    /// A constant by reference, not on the device yet.
+    Constant(TensorRef),
+}
+
+impl Operand {
+    /// Dtype and sizes.
+    pub fn meta(&self) -> Meta {
+        match self {
+            Operand::Live(tensor) => tensor.meta(),
+            Operand::Constant(constant) => Meta::new(constant.dtype(), constant.sizes()),
+        }
+    }
+
+    /// Sizes, outermost first.
+    pub fn sizes(&self) -> &[usize] {
+        match self {
+            Operand::Live(tensor) => &tensor.sizes,
+            Operand::Constant(constant) => constant.sizes(),
+        }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Operand::Live(tensor) => tensor.dtype,
+            Operand::Constant(constant) => constant.dtype(),
+        }
+    }
+
+    /// The constant, where a prepack needs one.
+    ///
+    /// # Errors
+    /// When it is run-time data.
+    pub fn constant(&self) -> Result<&TensorRef> {
+        match self {
+            Operand::Constant(constant) => Ok(constant),
+            Operand::Live(_) => {
+                Err(Error::unsupported("is run-time data, and only a constant can be prepacked"))
+            }
+        }
+    }
+}
+
+/// `round_mode` values of `shaders/lib/round.glsl`.
+mod round_mode {
+    pub const NONE: u32 = 0;
+    pub const F16: u32 = 1;
+    pub const BF16: u32 = 2;
+    pub const I8: u32 = 3;
+    pub const U8: u32 = 4;
+    pub const I16: u32 = 5;
+    pub const BOOL: u32 = 7;
+}
+
+/// The node that is being lowered.
+#[derive(Clone, Debug, Default)]
+struct Current {
+    name: String,
+    id: u32,
+    pinned_f32: bool,
+    place: Option<Tensor>,
+}
+
+/// Collects what a plan does.
+pub struct Lowering<'p> {
+    profile: &'p DeviceProfile,
+    precision: Precision,
+    storages: Vec<Storage>,
+    dispatches: Vec<Dispatch>,
+    prepacks: Vec<Prepack>,
+    pack_storages: HashMap<PackKey, StorageId>,
+    status: Option<StorageId>,
+    current: Current,
+}
+
+/// Everything that a finished [`Lowering`] collected.
+#[derive(Clone, Debug, Default)]
+pub struct Lowered {
+    /// Pieces of memory; a [`StorageId`] is an index here.
+    pub storages: Vec<Storage>,
+    /// What runs, in order.
+    pub dispatches: Vec<Dispatch>,
+    /// Constants to pack at build.
+    pub prepacks: Vec<Prepack>,
+}
+
+impl<'p> Lowering<'p> {
+    /// Begins a plan for a device of that profile.
+    pub fn new(profile: &'p DeviceProfile, precision: Precision) -> Lowering<'p> {
+        Lowering {
+            profile,
+            precision,
+            storages: Vec::new(),
+            dispatches: Vec::new(),
+            prepacks: Vec::new(),
+            pack_storages: HashMap::new(),
+            status: None,
+            current: Current::default(),
+        }
+    }
+
+    /// Turns to the next node. `id` names it in status words; `place` is where its first output should go,
+    /// if the planner has proved that sound.
+    pub fn begin_node(&mut self, id: u32, name: &str, pinned_f32: bool, place: Option<Tensor>) {
+        self.current = Current { name: name.to_string(), id, pinned_f32, place };
+    }
+
+    /// Ends the plan.
+    pub fn finish(self) -> Lowered {
+        Lowered { storages: self.storages, dispatches: self.dispatches, prepacks: self.prepacks }
+    }
+
+    /// The device's profile.
+    pub fn profile(&self) -> &'p DeviceProfile {
+        self.profile
+    }
+
+    /// Number of dispatches so far.
+    pub fn dispatch_count(&self) -> usize {
+        self.dispatches.len()
+    }
+
+    /// What kernels pass to `REPORT` for the node that is being lowered.
+    pub fn node_id(&self) -> u32 {
+        self.current.id
+    }
+
+    /// A label for a dispatch of the node that is being lowered.
+    pub fn label(&self) -> String {
+        self.current.name.clone()
+    }
+
+    /// What an element of `dtype` is in memory, for the node that is being lowered.
+    pub fn element_of(&self, dtype: DType) -> Element {
+        let has_f16 = self.profile.features.contains(Need::Storage16Bit);
+        match dtype {
+            DType::F16 if has_f16 => Element::F16,
+            DType::F32 if has_f16 && self.precision == Precision::F16 && !self.current.pinned_f32 => {
+                Element::F16
+            }
+            dtype if dtype.is_float() => Element::F32,
+            _ => Element::I32,
+        }
+    }
+
+    /// The `round_mode` of stores to a tensor of `dtype` kept as `element`: what a store must do so that the
+    /// value is one that `dtype` can hold.
+    pub fn round_mode(&self, dtype: DType, element: Element) -> u32 {
+        match (dtype, element) {
+            (DType::F16, Element::F32) => round_mode::F16,
+            (DType::F32, Element::F32) if self.precision == Precision::F16 && !self.current.pinned_f32 => {
+                round_mode::F16
+            }
+            (DType::BF16, _) => round_mode::BF16,
+            (DType::I8, _) => round_mode::I8,
+            (DType::U8, _) => round_mode::U8,
+            (DType::I16, _) => round_mode::I16,
+            (DType::Bool, _) => round_mode::BOOL,
+            _ => round_mode::NONE,
+        }
+    }
+
+    /// Adds a storage.
+    pub fn add_storage(&mut self, kind: StorageKind, len_bytes: u64, name: String) -> StorageId {
+        self.storages.push(Storage { kind, len_bytes, name });
+        StorageId((self.storages.len() - 1) as u32)
+    }
+
+    /// A new contiguous tensor with memory of its own in the arena.
+    ///
+    /// # Errors
+    /// When kernels could not address it, or no buffer could hold it.
+    pub fn alloc(&mut self, dtype: DType, sizes: &[usize]) -> Result<Tensor> {
+        let element = self.element_of(dtype);
+        let len_bytes = self.check_size(sizes, element)?;
+        let name = self.current.name.clone();
+        let storage = self.add_storage(StorageKind::Arena, len_bytes, name);
+        Ok(Tensor {
+            storage,
+            dtype,
+            element,
+            sizes: sizes.to_vec(),
+            strides: shape::contiguous_strides(sizes),
+            offset_elems: 0,
+        })
+    }
+
+    /// The bytes of a contiguous tensor, if kernels and buffers can take it.
+    ///
+    /// # Errors
+    /// When kernels could not address it, or no buffer could hold it.
+    pub fn check_size(&self, sizes: &[usize], element: Element) -> Result<u64> {
+        let elems = shape::numel(sizes)?;
+        let len_bytes = elems as u64 * element.size_bytes() as u64;
+        if elems > u32::MAX as usize {
+            return Err(Error::unsupported(format!(
+                "a tensor of sizes {sizes:?} has {elems} elements; kernels address 2^32 - 1"
+            )));
+        }
+        if len_bytes > self.profile.max_buffer_bytes {
+            return Err(Error::unsupported(format!(
+                "a tensor of sizes {sizes:?} takes {len_bytes} bytes; a buffer of this device holds {}",
+                self.profile.max_buffer_bytes
+            )));
+        }
+        Ok(len_bytes)
+    }
+
+    /// Where the first output goes: the place that the planner proved sound, else new memory.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn output(&mut self, meta: &Meta) -> Result<Tensor> {
+        match self.current.place.take() {
+            Some(place) if place.meta() == *meta && place.element == self.element_of(meta.dtype) => Ok(place),
+            _ => self.alloc(meta.dtype, &meta.sizes),
+        }
+    }
+
+    /// A tensor that starts out as a copy of `base`, to be overwritten in part: `base` itself where the planner
+    /// proved that sound.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn updated(&mut self, base: &Tensor) -> Result<Tensor> {
+        if let Some(place) = self.current.place.take()
+            && place == *base
+        {
+            return Ok(place);
+        }
+        let out = self.alloc(base.dtype, &base.sizes)?;
+        self.copy(base, &out)?;
+        Ok(out)
+    }
+
+    /// `operand` as a live tensor of the element kind that the current node computes with; constants are laid out
+    /// contiguously.
+    ///
+    /// # Errors
+    /// When the constant is too large, or a conversion is.
+    pub fn live(&mut self, operand: &Operand) -> Result<Tensor> {
+        match operand {
+            Operand::Constant(constant) => self.packed(constant, Packing::Contiguous),
+            Operand::Live(tensor) => {
+                let want = self.element_of(tensor.dtype);
+                if tensor.element == want { Ok(tensor.clone()) } else { self.converted(tensor, tensor.dtype) }
+            }
+        }
+    }
+
+    /// A constant in device memory, packed once for all plans and nodes that ask for the same packing.
+    /// The tensor has the constant's sizes; its strides mean something for [`Packing::Contiguous`] only.
+    ///
+    /// # Errors
+    /// When kernels could not address it, or no buffer could hold it.
+    pub fn packed(&mut self, constant: &TensorRef, packing: Packing) -> Result<Tensor> {
+        let dtype = constant.dtype();
+        let element = self.element_of(dtype);
+        let prepack = Prepack::new(
+            constant.clone(),
+            packing,
+            element,
+            self.round_mode(dtype, element) == round_mode::F16,
+        );
+        let len_bytes = prepack.len_bytes()?;
+        self.check_size(&[len_bytes / element.size_bytes()], element)?;
+        let key = prepack.key();
+        let storage = match self.pack_storages.get(&key) {
+            Some(&storage) => storage,
+            None => {
+                let name = constant.constant().name().to_string();
+                let storage =
+                    self.add_storage(StorageKind::Constant(self.prepacks.len()), len_bytes as u64, name);
+                self.prepacks.push(prepack);
+                self.pack_storages.insert(key, storage);
+                storage
+            }
+        };
+        let sizes = constant.sizes().to_vec();
+        let strides = shape::contiguous_strides(&sizes);
+        Ok(Tensor { storage, dtype, element, sizes, strides, offset_elems: 0 })
+    }
+
+    /// A contiguous tensor with the elements of `tensor`: itself where it is contiguous already.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn contiguous(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.is_contiguous() {
+            return Ok(Tensor { strides: shape::contiguous_strides(&tensor.sizes), ..tensor.clone() });
+        }
+        let out = self.alloc_as(tensor.dtype, tensor.element, &tensor.sizes)?;
+        self.copy(tensor, &out)?;
+        Ok(out)
+    }
+
+    /// A contiguous tensor that vector loads of 4 elements may start at; a copy where `tensor` is not one.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn contiguous_aligned4(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.is_contiguous() && tensor.starts_aligned4() {
+            return self.contiguous(tensor);
+        }
+        let out = self.alloc_as(tensor.dtype, tensor.element, &tensor.sizes)?;
+        self.copy(tensor, &out)?;
+        Ok(out)
+    }
+
+    fn alloc_as(&mut self, dtype: DType, element: Element, sizes: &[usize]) -> Result<Tensor> {
+        let len_bytes = self.check_size(sizes, element)?;
+        let name = self.current.name.clone();
+        let storage = self.add_storage(StorageKind::Arena, len_bytes, name);
+        Ok(Tensor {
+            storage,
+            dtype,
+            element,
+            sizes: sizes.to_vec(),
+            strides: shape::contiguous_strides(sizes),
+            offset_elems: 0,
+        })
+    }
+
+    /// A contiguous copy of `tensor` as `dtype`, converted as `torch.Tensor.to` does.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn converted(&mut self, tensor: &Tensor, dtype: DType) -> Result<Tensor> {
+        let out = self.alloc(dtype, &tensor.sizes)?;
+        self.copy(tensor, &out)?;
+        Ok(out)
+    }
+
+    /// Copies element by element from `src` to `dst` (of the same sizes), converting where dtypes differ.
+    ///
+    /// # Errors
+    /// When the sizes differ, or the tensors do not merge to 8 dims.
+    pub fn copy(&mut self, src: &Tensor, dst: &Tensor) -> Result<()> {
+        super::elementwise::copy(self, src, dst)
+    }
+
+    /// The status buffer, made at the first call.
+    pub fn status(&mut self) -> Region {
+        const STATUS_BYTES: u64 = 16;
+        let storage = match self.status {
+            Some(storage) => storage,
+            None => {
+                let storage = self.add_storage(StorageKind::Status, STATUS_BYTES, "status".to_string());
+                self.status = Some(storage);
+                storage
+            }
+        };
+        Region { storage, offset_bytes: 0, len_bytes: STATUS_BYTES }
+    }
+
+    /// Adds a dispatch; one without work is left out.
+    ///
+    /// # Errors
+    /// When an operand is larger than a descriptor of this device reaches, or there are too many groups.
+    pub fn emit(&mut self, dispatch: Dispatch) -> Result<()> {
+        if dispatch.groups.contains(&0) {
+            return Ok(());
+        }
+        if let Some(axis) = (0..3).find(|&axis| dispatch.groups[axis] > self.profile.max_groups[axis]) {
+            return Err(Error::unsupported(format!(
+                "needs {} work groups on axis {axis}; this device takes {}",
+                dispatch.groups[axis], self.profile.max_groups[axis]
+            )));
+        }
+        // A descriptor starts at an aligned offset at or before the operand, so the slack counts too.
+        let slack = self.profile.storage_offset_alignment_bytes.saturating_sub(4);
+        for operand in &dispatch.operands {
+            let needs_descriptor = self.profile.access == crate::shader::Access::Ssbo;
+            let start_slack =
+                if operand.region.offset_bytes % self.profile.storage_offset_alignment_bytes.max(1) == 0 {
+                    0
+                } else {
+                    slack
+                };
+            if needs_descriptor
+                && operand.region.len_bytes + start_slack > self.profile.max_storage_buffer_range_bytes
+            {
+                let name = self
+                    .storages
+                    .get(operand.region.storage.0 as usize)
+                    .map_or("?", |storage| storage.name.as_str());
+                return Err(Error::unsupported(format!(
+                    "tensor `{name}` takes {} bytes here; a binding of this device reaches {} (maxStorageBufferRange)",
+                    operand.region.len_bytes, self.profile.max_storage_buffer_range_bytes
+                )));
+            }
+        }
+        self.dispatches.push(dispatch);
+        Ok(())
+    }
+
+    /// Groups for `invocations` of one-dimensional work with `local_x` in a group, spread over x and y.
+    /// Kernels compute the flat id with `flat_group_id()`, and must skip ids past the end.
+    ///
+    /// # Errors
+    /// When even both axes do not hold them.
+    pub fn groups_1d(&self, invocations: usize, local_x: u32) -> Result<[u32; 3]> {
+        let groups = invocations.div_ceil(local_x.max(1) as usize);
+        let max_x = self.profile.max_groups[0].max(1) as usize;
+        if groups <= max_x {
+            return Ok([groups as u32, 1, 1]);
+        }
+        let rows = groups.div_ceil(max_x);
+        if rows > self.profile.max_groups[1] as usize {
+            return Err(Error::unsupported(format!(
+                "needs {groups} work groups; this device takes {max_x} x {}",
+                self.profile.max_groups[1]
+            )));
+        }
+        Ok([groups.div_ceil(rows) as u32, rows as u32, 1])
+    }
+}

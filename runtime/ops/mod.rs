@@ -1,0 +1,103 @@
+//! What each op means, and how it runs: one file per family, end to end.
+//!
+//! A family gives the result's metas ([`Op::infer`]), its values on the host ([`Op::eval`], plain loops with
+//! wide accumulators, held to PyTorch's own values), and its dispatches ([`Op::lower`]). Ops see concrete sizes
+//! only, and never a device: they emit [`Dispatch`](crate::shader::Dispatch) values.
+
+/// The `dtype` axis of a kernel that has `f32`, `f16` and `i32`: `element_axis!(copy, element)`.
+macro_rules! element_axis {
+    ($kernel:ident, $element:expr) => {
+        match $element {
+            $crate::ops::Element::F32 => $crate::shader::kernels::$kernel::Dtype::F32,
+            $crate::ops::Element::F16 => $crate::shader::kernels::$kernel::Dtype::F16,
+            $crate::ops::Element::I32 => $crate::shader::kernels::$kernel::Dtype::I32,
+        }
+    };
+}
+
+/// The `dtype` axis of a kernel that has `f32` and `f16`; an error for integers.
+#[allow(unused_macros)]
+macro_rules! float_axis {
+    ($kernel:ident, $element:expr) => {
+        match $element {
+            $crate::ops::Element::F32 => Ok($crate::shader::kernels::$kernel::Dtype::F32),
+            $crate::ops::Element::F16 => Ok($crate::shader::kernels::$kernel::Dtype::F16),
+            $crate::ops::Element::I32 => {
+                Err($crate::base::Error::unsupported("takes floating-point tensors only"))
+            }
+        }
+    };
+}
+
+mod args;
+pub mod elementwise;
+mod lowering;
+mod packing;
+mod table;
+
+pub use args::{ArgValue, Args};
+pub use lowering::{Element, Lowering, Operand, Precision, Storage, StorageKind, Tensor};
+pub use packing::{PackKey, Packing, Prepack};
+pub use table::{OPS, find, supported_targets};
+
+use crate::base::{DType, HostTensor, Result};
+
+/// Dtype and concrete sizes of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes, outermost first.
+    pub sizes: Vec<usize>,
+}
+
+impl Meta {
+    /// A meta of `dtype` and `sizes`.
+    pub fn new(dtype: DType, sizes: impl Into<Vec<usize>>) -> Meta {
+        Meta { dtype, sizes: sizes.into() }
+    }
+}
+
+/// Whether an op's first output may take the memory of an operand that nobody needs afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// Never: an output element may depend on several elements of the operand.
+    Never,
+    /// With any tensor operand of the same sizes and dtype that is contiguous: each output element
+    /// reads operands at its own position only.
+    Elementwise,
+    /// With the operand of that name: the op copies it and then overwrites a part. Given a place for
+    /// output 0 that *is* the operand, the copy is left out (see [`Lowering::updated`]).
+    Update(&'static str),
+}
+
+/// An op family.
+///
+/// `outs` are what [`Op::infer`] gave for the same call; the planner has checked them against the program.
+pub trait Op: Sync {
+    /// ATen targets that the family takes, such as `aten.softmax.int`.
+    fn targets(&self) -> &'static [&'static str];
+
+    /// Dtype and sizes of every output.
+    ///
+    /// # Errors
+    /// What PyTorch would refuse, and what this family does not support, naming the operand.
+    fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>>;
+
+    /// The values of every output, computed on the host.
+    ///
+    /// # Errors
+    /// Data that the op cannot process, such as an index out of range.
+    fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>>;
+
+    /// Emits the dispatches that compute every output, and says where the outputs are.
+    ///
+    /// # Errors
+    /// What the device cannot do, naming the operand and the limit.
+    fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>>;
+
+    /// Whether the output may take an operand's memory.
+    fn in_place(&self, _target: &str) -> InPlace {
+        InPlace::Never
+    }
+}

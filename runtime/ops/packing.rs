@@ -1,0 +1,302 @@
+//! Lays constants out as kernels want them, straight from the program's bytes and piece by piece.
+//!
+//! Nothing is held: each call writes one range of the packed bytes, so a caller with a small staging buffer can
+//! pack a weight of any size.
+
+use half::f16;
+
+use super::Element;
+use crate::{
+    base::{DType, Error, Result},
+    ir::{PayloadId, TensorRef},
+};
+
+/// A layout of a constant in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Packing {
+    /// Row-major, as the constant's sizes say.
+    Contiguous,
+    /// A matrix `[N, K]` as panels of 4 rows: element `(n, k)` at `((n / 4) * K + k) * 4 + n % 4`, rows past N are
+    /// zero. One 4-vector load gives 4 outputs' weights at one k; what one work group reads is contiguous.
+    Panels4,
+}
+
+/// What makes two prepacks the same bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PackKey {
+    payload: PayloadId,
+    dtype: DType,
+    sizes: Vec<usize>,
+    strides: Vec<usize>,
+    offset_elems: usize,
+    packing: Packing,
+    element: Element,
+    rounds_to_f16: bool,
+}
+
+/// A constant to be laid out on the device, once, at build.
+#[derive(Clone, Debug)]
+pub struct Prepack {
+    constant: TensorRef,
+    packing: Packing,
+    element: Element,
+    rounds_to_f16: bool,
+}
+
+impl Prepack {
+    /// Asks for `constant` in `packing` with elements of kind `element`; `rounds_to_f16` says that 32-bit floats are
+    /// to hold half-precision values (a device without 16-bit storage).
+    pub fn new(constant: TensorRef, packing: Packing, element: Element, rounds_to_f16: bool) -> Prepack {
+        Prepack { constant, packing, element, rounds_to_f16 }
+    }
+
+    /// The constant.
+    pub fn constant(&self) -> &TensorRef {
+        &self.constant
+    }
+
+    /// The layout.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// The element kind.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// Equal for two requests exactly when they give the same bytes.
+    pub fn key(&self) -> PackKey {
+        let constant = self.constant.constant();
+        PackKey {
+            payload: constant.payload().id(),
+            dtype: constant.dtype(),
+            sizes: constant.sizes().to_vec(),
+            strides: constant.strides().to_vec(),
+            offset_elems: constant.offset_elems(),
+            packing: self.packing,
+            element: self.element,
+            rounds_to_f16: self.rounds_to_f16,
+        }
+    }
+
+    /// Bytes of the packed constant.
+    ///
+    /// # Errors
+    /// When they do not fit `usize`, or the packing wants another rank.
+    pub fn len_bytes(&self) -> Result<usize> {
+        let sizes = self.constant.sizes();
+        let elems = match self.packing {
+            Packing::Contiguous => crate::base::shape::numel(sizes)?,
+            Packing::Panels4 => {
+                let (n, k) = self.matrix()?;
+                n.div_ceil(4).checked_mul(4).and_then(|rows| rows.checked_mul(k)).ok_or_else(|| {
+                    Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
+                })?
+            }
+        };
+        elems
+            .checked_mul(self.element.size_bytes())
+            .ok_or_else(|| Error::unsupported(format!("a constant of sizes {sizes:?} has too many bytes")))
+    }
+
+    fn matrix(&self) -> Result<(usize, usize)> {
+        match self.constant.sizes() {
+            &[n, k] => Ok((n, k)),
+            sizes => Err(Error::internal(format!("panels hold a matrix, not a constant of sizes {sizes:?}"))),
+        }
+    }
+
+    /// Writes packed bytes `offset_bytes..offset_bytes + out.len()`; both are multiples of 4 elements' bytes, or the
+    /// range ends with the packed constant.
+    ///
+    /// # Errors
+    /// A damaged file, or an integer that does not fit 32 bits.
+    pub fn write(&self, offset_bytes: usize, out: &mut [u8]) -> Result<()> {
+        let source = Source::new(self)?;
+        let width = self.element.size_bytes();
+        let first = offset_bytes / width;
+        match self.packing {
+            Packing::Contiguous => source.write_contiguous(first, out),
+            Packing::Panels4 => {
+                let (n, k) = self.matrix()?;
+                for (position, slot) in out.chunks_exact_mut(width).enumerate() {
+                    let index = first + position;
+                    let (panel, lane) = (index / (4 * k), index % 4);
+                    let (row, column) = (panel * 4 + lane, (index / 4) % k);
+                    if row < n {
+                        source.write_one(source.at_matrix(row, column), slot)?;
+                    } else {
+                        slot.fill(0);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The bytes of the constant with what it takes to convert one element.
+struct Source<'a> {
+    name: &'a str,
+    bytes: &'a [u8],
+    dtype: DType,
+    sizes: &'a [usize],
+    strides: &'a [usize],
+    offset_elems: usize,
+    element: Element,
+    rounds_to_f16: bool,
+}
+
+impl<'a> Source<'a> {
+    fn new(prepack: &'a Prepack) -> Result<Source<'a>> {
+        let constant = prepack.constant.constant();
+        Ok(Source {
+            name: constant.name(),
+            bytes: constant.payload().bytes()?,
+            dtype: constant.dtype(),
+            sizes: constant.sizes(),
+            strides: constant.strides(),
+            offset_elems: constant.offset_elems(),
+            element: prepack.element,
+            rounds_to_f16: prepack.rounds_to_f16,
+        })
+    }
+
+    fn is_plain_copy(&self) -> bool {
+        matches!(
+            (self.dtype, self.element),
+            (DType::F32, Element::F32) | (DType::F16, Element::F16) | (DType::I32, Element::I32)
+        ) && !self.rounds_to_f16
+            && crate::base::shape::is_contiguous(self.sizes, self.strides)
+    }
+
+    fn write_contiguous(&self, first: usize, out: &mut [u8]) -> Result<()> {
+        let width = self.element.size_bytes();
+        if self.is_plain_copy() {
+            let start = (self.offset_elems + first) * width;
+            let source = self.bytes.get(start..start + out.len());
+            out.copy_from_slice(
+                source
+                    .ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?,
+            );
+            return Ok(());
+        }
+        for (position, slot) in out.chunks_exact_mut(width).enumerate() {
+            self.write_one(self.at_flat(first + position), slot)?;
+        }
+        Ok(())
+    }
+
+    fn at_flat(&self, mut flat: usize) -> usize {
+        let mut offset = self.offset_elems;
+        for (&size, &stride) in self.sizes.iter().zip(self.strides).rev() {
+            offset += flat % size * stride;
+            flat /= size;
+        }
+        offset
+    }
+
+    fn at_matrix(&self, row: usize, column: usize) -> usize {
+        self.offset_elems + row * self.strides[0] + column * self.strides[1]
+    }
+
+    fn write_one(&self, elem: usize, slot: &mut [u8]) -> Result<()> {
+        let width = self.dtype.size_bytes();
+        let source = self.bytes.get(elem * width..(elem + 1) * width);
+        let source =
+            source.ok_or_else(|| Error::internal(format!("constant `{}` left its payload", self.name)))?;
+        match self.element {
+            Element::I32 => slot.copy_from_slice(&self.int(source)?.to_le_bytes()),
+            Element::F32 => {
+                let value = self.float(source);
+                let value = if self.rounds_to_f16 { clamped_f16(value).to_f32() } else { value };
+                slot.copy_from_slice(&value.to_le_bytes());
+            }
+            Element::F16 if self.dtype == DType::F16 => slot.copy_from_slice(source),
+            Element::F16 => slot.copy_from_slice(&clamped_f16(self.float(source)).to_le_bytes()),
+        }
+        Ok(())
+    }
+
+    fn float(&self, bytes: &[u8]) -> f32 {
+        match (self.dtype, bytes) {
+            (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
+            (DType::BF16, &[a, b]) => half::bf16::from_le_bytes([a, b]).to_f32(),
+            (DType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]) as f32,
+            _ => 0.0,
+        }
+    }
+
+    fn int(&self, bytes: &[u8]) -> Result<i32> {
+        let value = match (self.dtype, bytes) {
+            (DType::I64, &[a, b, c, d, e, f, g, h]) => i64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            (DType::I32, &[a, b, c, d]) => i64::from(i32::from_le_bytes([a, b, c, d])),
+            (DType::I16, &[a, b]) => i64::from(i16::from_le_bytes([a, b])),
+            (DType::I8, &[a]) => i64::from(a as i8),
+            (DType::Bool, &[a]) => i64::from(a != 0),
+            (_, &[a]) => i64::from(a),
+            _ => 0,
+        };
+        i32::try_from(value).map_err(|_| {
+            Error::unsupported(format!("constant `{}` holds {value}, which does not fit the 32 bits that integers have on the device", self.name))
+        })
+    }
+}
+
+/// A half; a finite value beyond its range becomes the largest half, so that a mask's -1e9 stays finite.
+fn clamped_f16(value: f32) -> f16 {
+    if value.is_finite() { f16::from_f32(value.clamp(-65504.0, 65504.0)) } else { f16::from_f32(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{Constness, parse_graph};
+
+    fn prepack(text: &str, packing: Packing, element: Element) -> Prepack {
+        let graph = parse_graph(text).unwrap();
+        let constness = Constness::analyse(&graph).unwrap();
+        let constant = constness.tensor_ref(&graph, graph.value_named("w").unwrap()).unwrap();
+        Prepack::new(constant, packing, element, false)
+    }
+
+    #[test]
+    fn panels_hold_four_rows_side_by_side() {
+        let prepack =
+            prepack("graph g\ninput %w: float32[5, 3] = parameter \"w\"", Packing::Panels4, Element::F32);
+        let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
+        assert_eq!(bytes.len(), 2 * 4 * 3 * 4);
+        prepack.write(0, &mut bytes).unwrap();
+        let packed: Vec<f32> =
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let plain = prepack.constant().constant().to_tensor().unwrap().to_f32s();
+        for n in 0..8 {
+            for k in 0..3 {
+                let want = if n < 5 { plain[n * 3 + k] } else { 0.0 };
+                assert_eq!(packed[((n / 4) * 3 + k) * 4 + n % 4], want, "({n}, {k})");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_equal_the_whole() {
+        let prepack =
+            prepack("graph g\ninput %w: float32[6, 10] = parameter \"w\"", Packing::Panels4, Element::F16);
+        let mut whole = vec![0u8; prepack.len_bytes().unwrap()];
+        prepack.write(0, &mut whole).unwrap();
+        let mut pieces = vec![0u8; whole.len()];
+        for (index, piece) in pieces.chunks_mut(24).enumerate() {
+            prepack.write(index * 24, piece).unwrap();
+        }
+        assert_eq!(whole, pieces);
+    }
+
+    #[test]
+    fn halves_clamp_finite_values_only() {
+        assert_eq!(clamped_f16(-1e9).to_f32(), -65504.0);
+        assert_eq!(clamped_f16(f32::NEG_INFINITY).to_f32(), f32::NEG_INFINITY);
+        assert!(clamped_f16(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,29 @@
+//! The table of op families: one line each.
+
+use super::Op;
+
+/// Every op family.
+pub static OPS: &[&dyn Op] = &[];
+
+/// The family that takes `target`.
+pub fn find(target: &str) -> Option<&'static dyn Op> {
+    OPS.iter().copied().find(|op| op.targets().contains(&target))
+}
+
+/// Every target that some family takes, sorted.
+pub fn supported_targets() -> Vec<&'static str> {
+    let mut targets: Vec<&str> = OPS.iter().flat_map(|op| op.targets().iter().copied()).collect();
+    targets.sort_unstable();
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_target_is_taken_twice() {
+        let targets = supported_targets();
+        assert!(targets.windows(2).all(|pair| pair[0] != pair[1]), "{targets:?}");
+    }
+}

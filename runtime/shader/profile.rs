@@ -1,0 +1,63 @@
+//! What the planner knows of a device, as plain data: enough to plan without one.
+
+use super::{Access, Needs};
+
+/// Device class: which first choices make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceClass {
+    /// Qualcomm Adreno 6xx.
+    Adreno6xx,
+    /// Qualcomm Adreno 7xx.
+    Adreno7xx,
+    /// Qualcomm Adreno 8xx.
+    Adreno8xx,
+    /// Arm Mali.
+    Mali,
+    /// A discrete or integrated GPU of a computer.
+    Desktop,
+    /// Vulkan on the CPU.
+    Cpu,
+}
+
+/// Features, limits and class that a plan depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceProfile {
+    /// Name of the device, for reports.
+    pub name: String,
+    /// Class of the device.
+    pub class: DeviceClass,
+    /// How kernels reach their buffers.
+    pub access: Access,
+    /// What the device offers of the things that kernels may need.
+    pub features: Needs,
+    /// Bytes that one descriptor can reach.
+    pub max_storage_buffer_range_bytes: u64,
+    /// Bytes that one buffer can have.
+    pub max_buffer_bytes: u64,
+    /// A descriptor's offset is a multiple of this.
+    pub storage_offset_alignment_bytes: u64,
+    /// Work groups per axis of one dispatch.
+    pub max_groups: [u32; 3],
+    /// Invocations of one work group.
+    pub max_invocations: u32,
+    /// Shared memory of one work group.
+    pub max_shared_bytes: u32,
+}
+
+impl DeviceProfile {
+    /// The least that this runtime runs on: the required minimum of Vulkan 1.1, no optional feature.
+    pub fn minimum() -> DeviceProfile {
+        DeviceProfile {
+            name: "minimum device".to_string(),
+            class: DeviceClass::Cpu,
+            access: Access::Ssbo,
+            features: Needs::default(),
+            max_storage_buffer_range_bytes: 1 << 27,
+            max_buffer_bytes: 1 << 30,
+            storage_offset_alignment_bytes: 256,
+            max_groups: [65535; 3],
+            max_invocations: 128,
+            max_shared_bytes: 16 << 10,
+        }
+    }
+}
