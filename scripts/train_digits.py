@@ -86,7 +86,7 @@ def main():
 
     os.makedirs(out, exist_ok=True)
     batch = torch.export.Dim("batch", min=1, max=512)
-    program = export_model(net, (held_images[:2],), dynamic_shapes=({0: batch},))
+    program = export_model(net, (held_images[:2].clone(),), dynamic_shapes=({0: batch},))
     torch.export.save(program, os.path.join(out, "digits.pt2"))
     save_file({"images": held_images, "labels": held_labels, "logits": logits}, os.path.join(out, "heldout.safetensors"))
 
