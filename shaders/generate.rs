@@ -119,18 +119,7 @@ fn module(number: usize, index: &Index) -> String {
 fn axes(text: &mut String, number: usize, index: &Index) {
     let axes: Vec<&Axis> = index.header.axes.iter().filter(|axis| axis.name != ACCESS_AXIS).collect();
     for axis in &axes {
-        let values: Vec<String> = axis
-            .values
-            .iter()
-            .map(|value| format!("/// `{}={value}`.\n{},", axis.name, variant_name(axis, value)))
-            .collect();
-        let _ = writeln!(
-            text,
-            "/// Values of the axis `{}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\npub enum {} {{\n{}\n}}",
-            axis.name,
-            camel(&axis.name),
-            values.join("\n")
-        );
+        enumeration(text, "axis", &axis.name, &axis.values);
     }
     let fields: Vec<String> = axes
         .iter()
@@ -150,25 +139,43 @@ fn axes(text: &mut String, number: usize, index: &Index) {
 }
 
 fn spec(text: &mut String, index: &Index) {
-    let specs = &index.header.specs;
-    let fields: Vec<String> = specs
-        .iter()
-        .map(|s| {
-            format!("/// Spec constant {}, {} by default.\npub {}: u32,", s.id, s.default, rust_name(&s.name))
-        })
-        .collect();
-    let defaults: Vec<String> =
-        specs.iter().map(|s| format!("{}: {}", rust_name(&s.name), s.default)).collect();
-    let pairs: Vec<String> =
-        specs.iter().map(|s| format!("({}, self.{})", s.id, rust_name(&s.name))).collect();
+    let (mut fields, mut defaults, mut pairs) = (String::new(), String::new(), String::new());
+    for spec in &index.header.specs {
+        let name = rust_name(&spec.name);
+        let kind = if spec.values.is_empty() { "u32".to_owned() } else { camel(&spec.name) };
+        let _ = writeln!(
+            fields,
+            "/// Spec constant {}, {} by default.\npub {name}: {kind},",
+            spec.id, spec.default
+        );
+        let default = match spec.values.get(spec.default as usize) {
+            Some(value) => format!("{kind}::{}", variant_name(&spec.name, value)),
+            None => spec.default.to_string(),
+        };
+        let _ = write!(defaults, "{name}: {default}, ");
+        let cast = if spec.values.is_empty() { "" } else { " as u32" };
+        let _ = write!(pairs, "({}, self.{name}{cast}), ", spec.id);
+        if !spec.values.is_empty() {
+            enumeration(text, "spec constant", &spec.name, &spec.values);
+        }
+    }
     let _ = writeln!(
         text,
-        "/// Spec constants.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\npub struct Spec {{\n{}\n}}\n\
-         impl Default for Spec {{ fn default() -> Self {{ Spec {{ {} }} }} }}\n\
-         impl Spec {{ fn to_pairs(self) -> Vec<(u32, u32)> {{ vec![{}] }} }}",
-        fields.join("\n"),
-        defaults.join(", "),
-        pairs.join(", ")
+        "/// Spec constants.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\npub struct Spec {{\n{fields}}}\n\
+         impl Default for Spec {{ fn default() -> Self {{ Spec {{ {defaults} }} }} }}\n\
+         impl Spec {{ fn to_pairs(self) -> Vec<(u32, u32)> {{ vec![{pairs}] }} }}"
+    );
+}
+
+/// An enum whose members count from 0 in the order of `values`.
+fn enumeration(text: &mut String, what: &str, name: &str, values: &[String]) {
+    let member = |value: &String| format!("/// `{name} = {value}`.\n{},\n", variant_name(name, value));
+    let members: String = values.iter().map(member).collect();
+    let _ = writeln!(
+        text,
+        "/// Values of the {what} `{name}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\n#[repr(u16)]\n\
+         pub enum {} {{\n{members}}}",
+        camel(name)
     );
 }
 
@@ -250,10 +257,10 @@ fn camel(name: &str) -> String {
     out
 }
 
-/// The enum variant for an axis value; a bare number gets the axis name before it.
-fn variant_name(axis: &Axis, value: &str) -> String {
-    let name = camel(value);
-    if name.starts_with(|c: char| c.is_ascii_digit()) { camel(&axis.name) + &name } else { name }
+/// The enum member for a value; a bare number gets the enum's name before it.
+fn variant_name(name: &str, value: &str) -> String {
+    let member = camel(value);
+    if member.starts_with(|c: char| c.is_ascii_digit()) { camel(name) + &member } else { member }
 }
 
 /// A name that is no Rust keyword.

@@ -1,41 +1,22 @@
 //! Element-wise functions of one tensor of rank up to 4, into a contiguous result.
 //!
 //! `sizes` and `x_strides` are in elements, dim 0 outermost; unused leading dims have size 1 and stride 0.
-//! `op` chooses the function; `a` and `b` are its scalar arguments:
+//! `op` chooses the function, `a` and `b` are its scalar arguments: clamp to [a, b]; leaky_relu with slope a;
+//! elu is x > 0 ? b x : a b (exp(x) - 1); softplus with beta a and threshold b; pow_scalar is x^a, scalar_pow is
+//! a^x; round takes ties to even; affine is x a + b.
 //!
-//! | op | function | op | function |
-//! |---|---|---|---|
-//! | 0 | x | 20 | gelu, by tanh |
-//! | 1 | -x | 21 | silu |
-//! | 2 | abs | 22 | hardswish |
-//! | 3 | exp | 23 | hardsigmoid |
-//! | 4 | log | 24 | clamp to [a, b] |
-//! | 5 | log1p | 25 | leaky relu, slope a |
-//! | 6 | expm1 | 26 | elu: x > 0 ? b x : a b (exp(x) - 1) |
-//! | 7 | sqrt | 27 | softplus, beta a, threshold b |
-//! | 8 | 1 / sqrt(x) | 28 | x^a |
-//! | 9 | 1 / x | 29 | a^x |
-//! | 10 | x^2 | 30 | floor |
-//! | 11 | sin | 31 | ceil |
-//! | 12 | cos | 32 | round, ties to even |
-//! | 13 | tanh | 33 | trunc |
-//! | 14 | sigmoid | 34 | sign |
-//! | 15 | erf | 35 | log2 |
-//! | 16 | relu | 36 | not x |
-//! | 17 | relu6 | 37 | is NaN |
-//! | 18 | log sigmoid | 38 | is infinite |
-//! | 19 | gelu, by erf | 39 | x a + b |
-//!
-//! Every NaN stays NaN, also through relu, clamp and sign. 36 to 38 give 0 or 1.
+//! NaN stays NaN, also through relu and clamp; sign makes it 0, as PyTorch does.
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0
 //! spec 1 local_x = 64
 //! spec 2 op = 0
+//! values op = identity neg abs exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid erf relu relu6 log_sigmoid gelu_erf gelu_tanh silu hardswish hardsigmoid clamp leaky_relu elu softplus pow_scalar scalar_pow floor ceil round trunc sign log2 affine tan
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
 #include "lib/activation.glsl"
+#include "lib/strided.glsl"
 
 READS(0, x, T)
 WRITES(1, y, T)
@@ -43,45 +24,43 @@ PUSH(BASE(x) BASE(y) uint n_elems; float a; float b; uint sizes[4]; uint x_strid
 
 float apply(float v) {
     switch (op) {
-        case 1u: return -v;
-        case 2u: return abs(v);
-        case 3u: return safe_exp(v);
-        case 4u: return safe_log(v);
-        case 5u: return safe_log1p(v);
-        case 6u: return safe_expm1(v);
-        case 7u: return v < 0.0 ? NAN : sqrt(v);
-        case 8u: return v < 0.0 ? NAN : 1.0 / sqrt(v);
-        case 9u: return 1.0 / v;
-        case 10u: return v * v;
-        case 11u: return safe_sin(v);
-        case 12u: return safe_cos(v);
-        case 13u: return safe_tanh(v);
-        case 14u: return safe_sigmoid(v);
-        case 15u: return safe_erf(v);
-        case 16u: return nan_max(v, 0.0);
-        case 17u: return nan_clamp(v, 0.0, 6.0);
-        case 18u: return log_sigmoid(v);
-        case 19u: return gelu_erf(v);
-        case 20u: return gelu_tanh(v);
-        case 21u: return silu(v);
-        case 22u: return hardswish(v);
-        case 23u: return hardsigmoid(v);
-        case 24u: return nan_clamp(v, a, b);
-        case 25u: return is_nan(v) || v > 0.0 ? v : v * a;
-        case 26u: return is_nan(v) ? v : (v > 0.0 ? b * v : a * b * safe_expm1(v));
-        case 27u: return softplus(v, a, b);
-        case 28u: return safe_pow(v, a);
-        case 29u: return safe_pow(a, v);
-        case 30u: return floor(v);
-        case 31u: return ceil(v);
-        case 32u: return roundEven(v);
-        case 33u: return trunc(v);
-        case 34u: return is_nan(v) ? v : sign(v);
-        case 35u: return safe_log(v) * 1.4426950408889634;
-        case 36u: return magnitude_bits(v) == 0u ? 1.0 : 0.0;
-        case 37u: return is_nan(v) ? 1.0 : 0.0;
-        case 38u: return is_inf(v) ? 1.0 : 0.0;
-        case 39u: return v * a + b;
+        case OP_NEG: return -v;
+        case OP_ABS: return abs(v);
+        case OP_EXP: return safe_exp(v);
+        case OP_LOG: return safe_log(v);
+        case OP_LOG1P: return safe_log1p(v);
+        case OP_EXPM1: return safe_expm1(v);
+        case OP_SQRT: return v < 0.0 ? NAN : sqrt(v);
+        case OP_RSQRT: return v < 0.0 ? NAN : 1.0 / sqrt(v);
+        case OP_RECIPROCAL: return 1.0 / v;
+        case OP_SQUARE: return v * v;
+        case OP_SIN: return safe_sin(v);
+        case OP_COS: return safe_cos(v);
+        case OP_TANH: return safe_tanh(v);
+        case OP_SIGMOID: return safe_sigmoid(v);
+        case OP_ERF: return safe_erf(v);
+        case OP_RELU: return nan_max(v, 0.0);
+        case OP_RELU6: return nan_clamp(v, 0.0, 6.0);
+        case OP_LOG_SIGMOID: return log_sigmoid(v);
+        case OP_GELU_ERF: return gelu_erf(v);
+        case OP_GELU_TANH: return gelu_tanh(v);
+        case OP_SILU: return silu(v);
+        case OP_HARDSWISH: return hardswish(v);
+        case OP_HARDSIGMOID: return hardsigmoid(v);
+        case OP_CLAMP: return nan_clamp(v, a, b);
+        case OP_LEAKY_RELU: return is_nan(v) || v > 0.0 ? v : v * a;
+        case OP_ELU: return is_nan(v) ? v : (v > 0.0 ? b * v : a * b * safe_expm1(v));
+        case OP_SOFTPLUS: return softplus(v, a, b);
+        case OP_POW_SCALAR: return safe_pow(v, a);
+        case OP_SCALAR_POW: return safe_pow(a, v);
+        case OP_FLOOR: return floor(v);
+        case OP_CEIL: return ceil(v);
+        case OP_ROUND: return roundEven(v);
+        case OP_TRUNC: return trunc(v);
+        case OP_SIGN: return v > 0.0 ? 1.0 : (v < 0.0 ? -1.0 : 0.0);
+        case OP_LOG2: return safe_log(v) * 1.4426950408889634;
+        case OP_AFFINE: return v * a + b;
+        case OP_TAN: return safe_sin(v) / safe_cos(v);
         default: return v;
     }
 }
@@ -89,12 +68,5 @@ float apply(float v) {
 void main() {
     uint i = flat_invocation_id();
     if (i >= n_elems) return;
-    uint rest = i;
-    uint from = 0u;
-    for (int d = 3; d >= 0; d--) {
-        uint outer = rest / sizes[d];
-        from += (rest - outer * sizes[d]) * x_strides[d];
-        rest = outer;
-    }
-    STOREF(y, i, apply(LOADF(x, from)));
+    STOREF(y, i, apply(LOADF(x, strided_offset(i, sizes, x_strides))));
 }

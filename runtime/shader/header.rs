@@ -7,6 +7,7 @@
 //! //! Softmax over the last dim.                  any other line: documentation
 //! //! axis dtype = f32 f16                        a build axis; the text is compiled once per value
 //! //! spec 0 round_mode = 0                       a spec constant: id, name, default
+//! //! values op = neg abs exp                      names of a spec constant's values, from 0 up
 //! //! local local_x                               the spec constants that give the work-group size
 //! //! shared 1024                                 bytes of shared memory at the default spec values
 //! //! needs dtype=f16 : storage_16bit             device features, for the points that match
@@ -36,6 +37,8 @@ pub struct SpecConstant {
     pub name: String,
     /// Value when the pipeline sets none.
     pub default: u32,
+    /// Names of its values, from 0 up; empty for a plain number.
+    pub values: Vec<String>,
 }
 
 /// One value for each axis, as `(axis, value)` in axis order; also used for partial selections.
@@ -95,6 +98,7 @@ impl Header {
         match word {
             "axis" => self.axes.push(parse_axis(rest)?),
             "spec" => self.specs.push(parse_spec(rest)?),
+            "values" => self.values(rest)?,
             "local" => self.local = rest.split_whitespace().map(str::to_owned).collect(),
             "shared" => self.shared_bytes = parse_u32(rest)?,
             "needs" => self.needs.push(parse_needs(rest)?),
@@ -104,11 +108,20 @@ impl Header {
         Ok(())
     }
 
+    fn values(&mut self, text: &str) -> Result<(), String> {
+        let named = parse_axis(text)?;
+        let spec = self.specs.iter_mut().find(|spec| spec.name == named.name);
+        spec.ok_or(format!("`{}` is no spec constant declared above", named.name))?.values = named.values;
+        Ok(())
+    }
+
     /// Writes the header lines, without `//!` and without the documentation.
     pub fn to_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.axes.iter().map(|a| format!("axis {} = {}", a.name, a.values.join(" "))));
         lines.extend(self.specs.iter().map(|s| format!("spec {} {} = {}", s.id, s.name, s.default)));
+        let named = self.specs.iter().filter(|spec| !spec.values.is_empty());
+        lines.extend(named.map(|s| format!("values {} = {}", s.name, s.values.join(" "))));
         if !self.local.is_empty() {
             lines.push(format!("local {}", self.local.join(" ")));
         }
@@ -139,6 +152,11 @@ impl Header {
         unique("axis", self.axes.iter().map(|axis| axis.name.clone()))?;
         unique("spec constant", self.specs.iter().map(|spec| spec.name.clone()))?;
         unique("spec id", self.specs.iter().map(|spec| spec.id.to_string()))?;
+        for spec in self.specs.iter().filter(|spec| !spec.values.is_empty()) {
+            if spec.values.len() <= spec.default as usize {
+                return Err(format!("the default of spec constant {} has no name", spec.name));
+            }
+        }
         if self.local.is_empty() || self.local.len() > 3 {
             return Err("a `//! local` line must name one to three spec constants".to_owned());
         }
@@ -218,9 +236,12 @@ fn parse_axis(text: &str) -> Result<Axis, String> {
 fn parse_spec(text: &str) -> Result<SpecConstant, String> {
     let (left, default) = text.split_once('=').ok_or("expected `spec ID NAME = DEFAULT`")?;
     match left.split_whitespace().collect::<Vec<_>>()[..] {
-        [id, name] if is_name(name) => {
-            Ok(SpecConstant { id: parse_u32(id)?, name: name.to_owned(), default: parse_u32(default)? })
-        }
+        [id, name] if is_name(name) => Ok(SpecConstant {
+            id: parse_u32(id)?,
+            name: name.to_owned(),
+            default: parse_u32(default)?,
+            values: vec![],
+        }),
         _ => Err("expected `spec ID NAME = DEFAULT`".to_owned()),
     }
 }
@@ -262,14 +283,17 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = "//! Softmax.\n//! axis dtype = f32 f16\n//! axis access = ssbo bda\n\
-        //! spec 0 round_mode = 0\n//! spec 1 local_x = 64\n//! local local_x\n//! shared 256\n\
+        //! spec 0 round_mode = 0\n//! spec 1 local_x = 64\n//! spec 2 op = 1\n//! values op = neg abs\n//! local local_x\n//! shared 256\n\
         //! needs dtype=f16 : storage_16bit\n//! skip dtype=f16 access=bda\n#include \"lib/access.glsl\"\n//! late\n";
 
     #[test]
     fn reads_every_kind_of_line_and_stops_at_the_code() {
         let header = Header::parse(SOURCE).unwrap();
         assert_eq!(header.doc, ["Softmax."]);
-        assert_eq!(header.specs[1], SpecConstant { id: 1, name: "local_x".into(), default: 64 });
+        assert_eq!(
+            header.specs[1],
+            SpecConstant { id: 1, name: "local_x".into(), default: 64, values: vec![] }
+        );
         assert_eq!((header.shared_bytes, header.local.len()), (256, 1));
         let points: Vec<String> = header.points().iter().map(point_text).collect();
         assert_eq!(points, ["dtype=f32 access=ssbo", "dtype=f32 access=bda", "dtype=f16 access=ssbo"]);
@@ -298,6 +322,8 @@ mod tests {
         assert!(fault("//! axis access = ssbo bda\n", "").contains("axis access"));
         assert!(fault("local local_x", "local rows").contains("`rows`"));
         assert!(fault("needs dtype=f16", "needs dtype=f64").contains("dtype=f64"));
+        assert!(fault("spec 2 op = 1", "spec 2 op = 2").contains("op has no name"));
+        assert!(fault("values op", "values mode").contains("`mode`"));
         assert!(fault("spec 1 local_x", "spec 0 local_x").contains("spec id `0`"));
     }
 }

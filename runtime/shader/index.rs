@@ -148,7 +148,7 @@ impl Index {
             "push" => self.push.push(parse_push(rest)?),
             "param" => self.params.push(parse_param(rest)?),
             "variant" => self.variants.push(parse_variant(rest)?),
-            "axis" | "spec" | "local" | "shared" | "needs" | "skip" => self.header.line(line)?,
+            "axis" | "spec" | "values" | "local" | "shared" | "needs" | "skip" => self.header.line(line)?,
             _ => return Err(format!("unknown entry `{word}`")),
         }
         Ok(())

@@ -4,13 +4,8 @@
 
 #include "lib/nan.glsl"
 
-float gelu_erf(float v) { return v == -INFINITY ? 0.0 : 0.5 * v * (1.0 + safe_erf(v * 0.7071067811865476)); }
-
-float gelu_tanh(float v) {
-    if (is_inf(v)) return sign_bit(v) ? 0.0 : v;
-    return 0.5 * v * (1.0 + safe_tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
-}
-
+float gelu_erf(float v) { return 0.5 * v * (1.0 + safe_erf(v * 0.7071067811865476)); }
+float gelu_tanh(float v) { return 0.5 * v * (1.0 + safe_tanh(0.7978845608028654 * (v + 0.044715 * v * v * v))); }
 float silu(float v) { return v * safe_sigmoid(v); }
 float hardsigmoid(float v) { return nan_clamp(v + 3.0, 0.0, 6.0) * (1.0 / 6.0); }
 float hardswish(float v) { return v * hardsigmoid(v); }

@@ -12,9 +12,9 @@ bool is_inf(float v) { return magnitude_bits(v) == 0x7f800000u; }
 bool is_finite(float v) { return magnitude_bits(v) < 0x7f800000u; }
 bool sign_bit(float v) { return (floatBitsToUint(v) >> 31) != 0u; }
 
-// NaN when either is NaN.
-float nan_max(float a, float b) { return is_nan(a) ? a : (is_nan(b) ? b : (a > b ? a : b)); }
-float nan_min(float a, float b) { return is_nan(a) ? a : (is_nan(b) ? b : (a < b ? a : b)); }
+// NaN when either is NaN; of equal values the first.
+float nan_max(float a, float b) { return is_nan(a) ? a : (is_nan(b) ? b : (a < b ? b : a)); }
+float nan_min(float a, float b) { return is_nan(a) ? a : (is_nan(b) ? b : (b < a ? b : a)); }
 
 // As torch.clamp: the upper bound wins when the bounds cross.
 float nan_clamp(float v, float low, float high) { return nan_min(nan_max(v, low), high); }

@@ -82,7 +82,11 @@ fn macros(header: &Header, point: &Point) -> Vec<(String, String)> {
     );
     let mut declarations = String::new();
     for spec in &header.specs {
-        macros.push((format!("SPEC_{}", spec.name.to_uppercase()), spec.id.to_string()));
+        let upper = spec.name.to_uppercase();
+        macros.push((format!("SPEC_{upper}"), spec.id.to_string()));
+        for (value, name) in spec.values.iter().enumerate() {
+            macros.push((format!("{upper}_{}", name.to_uppercase()), format!("{value}u")));
+        }
         match header.local.iter().position(|name| *name == spec.name).and_then(|n| ["x", "y", "z"].get(n)) {
             Some(axis) => {
                 macros.push((spec.name.clone(), format!("gl_WorkGroupSize.{axis}")));
