@@ -1,0 +1,8 @@
+//! The Vulkan layer on a real device (lavapipe by default), under core and synchronization validation.
+//!
+//! Every test fails without a device, and on any validation message that it does not provoke on purpose.
+
+mod commands;
+mod faults;
+mod open;
+mod support;
