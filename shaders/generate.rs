@@ -242,16 +242,14 @@ fn param_bytes(param: &ParamInfo) -> u32 {
     param.components * 4 * param.elements.max(1)
 }
 
-/// `row_major` to `RowMajor`, `16bit` to `16Bit`.
+/// `row_major` to `RowMajor`, `log1p` to `Log1p`, `storage_16bit` to `Storage16Bit`.
 fn camel(name: &str) -> String {
     let mut out = String::new();
-    let mut upper = true;
-    for letter in name.chars() {
-        if letter == '_' {
-            upper = true;
-        } else {
+    for word in name.split('_') {
+        let mut upper = true;
+        for letter in word.chars() {
             out.push(if upper { letter.to_ascii_uppercase() } else { letter });
-            upper = letter.is_ascii_digit();
+            upper = upper && letter.is_ascii_digit();
         }
     }
     out
