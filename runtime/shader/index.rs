@@ -32,6 +32,39 @@ pub struct ParamInfo {
     pub offset_bytes: u32,
 }
 
+impl ParamInfo {
+    /// The type as GLSL writes it: `uint`, `uvec4`, `uint[8]`, `uvec4[2]`.
+    fn glsl_type(&self) -> String {
+        let prefix = if self.scalar == "float" { "" } else { self.scalar.get(..1).unwrap_or_default() };
+        let element = match self.components {
+            1 => self.scalar.clone(),
+            count => format!("{prefix}vec{count}"),
+        };
+        if self.elements > 0 { format!("{element}[{}]", self.elements) } else { element }
+    }
+
+    fn parse(name: &str, glsl_type: &str, offset: &str) -> Result<ParamInfo, String> {
+        let (element, elements) = match glsl_type.strip_suffix(']').and_then(|text| text.split_once('[')) {
+            Some((element, count)) => (element, parse_number(count)?),
+            None => (glsl_type, 0),
+        };
+        let (scalar, components) = match element.split_once("vec") {
+            Some(("u", count)) => ("uint", parse_number(count)?),
+            Some(("i", count)) => ("int", parse_number(count)?),
+            Some(("", count)) => ("float", parse_number(count)?),
+            None if ["uint", "int", "float"].contains(&element) => (element, 1),
+            _ => return Err(format!("`{glsl_type}` is no type of a parameter")),
+        };
+        Ok(ParamInfo {
+            name: name.to_owned(),
+            scalar: scalar.to_owned(),
+            components,
+            elements,
+            offset_bytes: parse_number(offset)?,
+        })
+    }
+}
+
 /// Where one access variant keeps its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushLayout {
@@ -103,10 +136,7 @@ impl Index {
             ));
         }
         for p in &self.params {
-            lines.push(format!(
-                "param {} {} {} {} at {}",
-                p.name, p.scalar, p.components, p.elements, p.offset_bytes
-            ));
+            lines.push(format!("param {} {} at {}", p.name, p.glsl_type(), p.offset_bytes));
         }
         for v in &self.variants {
             let point = point_text(&v.point);
@@ -236,14 +266,8 @@ fn parse_push(text: &str) -> Result<PushLayout, String> {
 
 fn parse_param(text: &str) -> Result<ParamInfo, String> {
     match text.split(' ').collect::<Vec<_>>()[..] {
-        [name, scalar, components, elements, "at", offset] => Ok(ParamInfo {
-            name: name.to_owned(),
-            scalar: scalar.to_owned(),
-            components: parse_number(components)?,
-            elements: parse_number(elements)?,
-            offset_bytes: parse_number(offset)?,
-        }),
-        _ => Err("expected `param NAME SCALAR COMPONENTS ELEMENTS at OFFSET`".to_owned()),
+        [name, glsl_type, "at", offset] => ParamInfo::parse(name, glsl_type, offset),
+        _ => Err("expected `param NAME TYPE at OFFSET`".to_owned()),
     }
 }
 
@@ -301,6 +325,14 @@ mod tests {
     fn text_round_trips() {
         let index = sample();
         assert_eq!(Index::parse(&index.to_text()).unwrap(), index);
+    }
+
+    #[test]
+    fn parameter_types_read_as_glsl() {
+        for text in ["uint", "int", "float", "uvec4", "ivec2", "vec3", "uint[8]", "vec4[2]"] {
+            assert_eq!(ParamInfo::parse("p", text, "0").unwrap().glsl_type(), text);
+        }
+        assert!(ParamInfo::parse("p", "bvec2", "0").is_err());
     }
 
     #[test]
