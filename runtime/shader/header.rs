@@ -19,6 +19,20 @@ use std::collections::BTreeSet;
 /// The axis that says how a kernel reaches its buffers; every template has it, and callers do not choose it.
 pub const ACCESS_AXIS: &str = "access";
 
+/// Names that a `needs` line may hold, in the order of `Need`.
+pub const NEEDS: [&str; 10] = [
+    "buffer_device_address",
+    "storage_16bit",
+    "storage_8bit",
+    "shader_float16",
+    "shader_int8",
+    "shader_int16",
+    "shader_int64",
+    "integer_dot",
+    "subgroup",
+    "cooperative_matrix",
+];
+
 /// A build axis: the template is compiled once for each value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
@@ -252,6 +266,9 @@ fn parse_needs(text: &str) -> Result<NeedRule, String> {
     if needs.is_empty() {
         return Err("no feature after the colon".to_owned());
     }
+    if let Some(stranger) = needs.iter().find(|need| !NEEDS.contains(&need.as_str())) {
+        return Err(format!("`{stranger}` is none of the features {}", NEEDS.join(" ")));
+    }
     Ok(NeedRule { when: parse_point(when)?, needs })
 }
 
@@ -320,6 +337,7 @@ mod tests {
         let fault = |from: &str, to: &str| Header::parse(&SOURCE.replace(from, to)).unwrap_err();
         assert!(fault("axis dtype = f32 f16", "axis dtype").starts_with("line 2"));
         assert!(fault("//! axis access = ssbo bda\n", "").contains("axis access"));
+        assert!(fault(": storage_16bit", ": half").contains("`half`"));
         assert!(fault("local local_x", "local rows").contains("`rows`"));
         assert!(fault("needs dtype=f16", "needs dtype=f64").contains("dtype=f64"));
         assert!(fault("spec 2 op = 1", "spec 2 op = 2").contains("op has no name"));
