@@ -33,6 +33,8 @@ mod args;
 pub mod elementwise;
 mod lowering;
 mod packing;
+mod rows;
+mod softmax;
 mod table;
 
 pub use args::{ArgValue, Args};

@@ -1,0 +1,47 @@
+//! Softmax of every row, or its logarithm.
+//!
+//! Element c of row r is at `strided_offset(r, row_sizes, x_row_strides) + c * x_col_stride`, and so in y.
+//! The maximum of a row is subtracted first. A row of -inf gives NaN, with `op` safe_softmax zeros.
+//! axis dtype = f32 f16
+//! axis access = ssbo bda
+//! spec 0 round_mode = 0
+//! spec 1 local_x = 64
+//! spec 2 op = 0
+//! values op = softmax log_softmax safe_softmax
+//! local local_x
+//! shared 512
+//! needs dtype=f16 : storage_16bit
+#include "lib/access.glsl"
+#include "lib/rows.glsl"
+#include "lib/strided.glsl"
+
+READS(0, x, T)
+WRITES(1, y, T)
+PUSH(BASE(x) BASE(y) ROW_PARAMS uint x_col_stride; uint y_col_stride; uint row_sizes[4]; uint x_row_strides[4]; uint y_row_strides[4];)
+
+ROW_COMBINE(row_max, float, nan_max)
+ROW_COMBINE(row_sum, float, ROW_ADD)
+
+void main() {
+    uint end = ROW_END();
+    uint from = end > 0u ? strided_offset(ROW(), row_sizes, x_row_strides) : 0u;
+    uint to = end > 0u ? strided_offset(ROW(), row_sizes, y_row_strides) : 0u;
+
+    float largest = -INFINITY;
+    for (uint c = LANE(); c < end; c += lanes) largest = nan_max(largest, LOADF(x, from + c * x_col_stride));
+    largest = row_max(largest);
+
+    float sum = 0.0;
+    for (uint c = LANE(); c < end; c += lanes) sum += safe_exp(LOADF(x, from + c * x_col_stride) - largest);
+    sum = row_sum(sum);
+
+    // Without a finite maximum there is no quotient: the row is NaN throughout, whatever the driver makes of inf - inf.
+    bool defined = is_finite(largest);
+    float otherwise = op == OP_SAFE_SOFTMAX && largest == -INFINITY ? 0.0 : NAN;
+    float scale = op == OP_LOG_SOFTMAX ? safe_log(sum) : 1.0 / sum;
+    for (uint c = LANE(); c < end; c += lanes) {
+        float v = LOADF(x, from + c * x_col_stride) - largest;
+        float result = op == OP_LOG_SOFTMAX ? v - scale : safe_exp(v) * scale;
+        STOREF(y, to + c * y_col_stride, defined ? result : otherwise);
+    }
+}
