@@ -12,7 +12,7 @@ mod pyexpr;
 mod schema;
 mod symexpr;
 #[cfg(test)]
-#[path = "../../tests/support/zip.rs"]
+#[path = "../../tests/common/zip.rs"]
 mod testing;
 mod weights;
 

@@ -61,7 +61,6 @@ pub(super) fn dtype(code: i64) -> Result<DType, &'static str> {
 #[derive(Debug, Deserialize)]
 pub(super) struct ExportedProgram {
     pub graph_module: GraphModule,
-    #[serde(default)]
     pub range_constraints: UniqueMap<RangeConstraint>,
     #[serde(default)]
     pub verifiers: Vec<String>,
@@ -82,9 +81,10 @@ struct SchemaVersion {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct RangeConstraint {
-    #[serde(default)]
+    /// `null` where there is no bound; the key itself always stands.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub min_val: Option<i64>,
-    #[serde(default)]
+    #[serde(deserialize_with = "Option::deserialize")]
     pub max_val: Option<i64>,
 }
 

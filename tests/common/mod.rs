@@ -3,3 +3,5 @@
 
 pub mod cases;
 pub mod compare;
+pub mod program;
+pub mod zip;

@@ -1,4 +1,22 @@
-//! A zip writer for tests that can lie in every field.
+//! A zip writer for tests that can lie in every field, and a reader to take real archives apart.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+/// Name and content of every entry of a sound archive with stored entries, in order.
+pub fn unzip(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let zip = rawzip::ZipArchive::from_slice(archive).unwrap();
+    let entries = zip.entries().map(|record| {
+        let record = record.unwrap();
+        let name = String::from_utf8(record.file_path().as_bytes().to_vec()).unwrap();
+        (name, zip.get_entry(record.wayfinder()).unwrap().data().to_vec())
+    });
+    entries.collect()
+}
+
+/// Writes entries as they are, with right sizes and checksums.
+pub fn rezip(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let entries: Vec<_> = entries.iter().map(|(name, data)| ZipEntry::stored(name, data)).collect();
+    zip(&entries)
+}
 
 /// One entry; `size` and `stored_size` are what the headers claim.
 #[derive(Clone, Default)]
@@ -11,6 +29,7 @@ pub struct ZipEntry {
     pub stored_size: u32,
     pub crc32: u32,
     pub external_attributes: u32,
+    pub extra: Vec<u8>,
     /// Offset of the local header that the directory claims, if not the true one.
     pub local_offset: Option<u32>,
     /// Leaves out local header and data.
@@ -49,11 +68,12 @@ pub fn zip(entries: &[ZipEntry]) -> Vec<u8> {
             common.extend_from_slice(&word.to_le_bytes());
         }
         common.extend_from_slice(&(entry.name.len() as u16).to_le_bytes());
-        common.extend_from_slice(&[0, 0]);
+        common.extend_from_slice(&(entry.extra.len() as u16).to_le_bytes());
         if !entry.omit_local {
             out.extend_from_slice(b"PK\x03\x04");
             out.extend_from_slice(&common);
             out.extend_from_slice(&entry.name);
+            out.extend_from_slice(&entry.extra);
             out.extend_from_slice(&entry.data);
         }
         directory.extend_from_slice(b"PK\x01\x02\x14\x03");
@@ -62,6 +82,7 @@ pub fn zip(entries: &[ZipEntry]) -> Vec<u8> {
         directory.extend_from_slice(&entry.external_attributes.to_le_bytes());
         directory.extend_from_slice(&offset.to_le_bytes());
         directory.extend_from_slice(&entry.name);
+        directory.extend_from_slice(&entry.extra);
     }
     let start = out.len() as u32;
     out.extend_from_slice(&directory);
