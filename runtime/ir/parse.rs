@@ -236,7 +236,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn number(&mut self) -> Result<Arg> {
-        let len = self.rest.find(|c: char| matches!(c, ',' | ')' | ']' | ' ')).unwrap_or(self.rest.len());
+        let len = self.rest.find([',', ')', ']', ' ']).unwrap_or(self.rest.len());
         let (text, rest) = self.rest.split_at(len);
         self.rest = rest.trim_start();
         match text {
