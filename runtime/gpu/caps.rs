@@ -367,8 +367,8 @@ fn read_limits(
     }
 }
 
-/// The queue family for compute, with the valid bits of its timestamps. One without graphics is preferred only
-/// where nothing else computes: on phones the graphics family is the one that is tested.
+/// The queue family for compute, with the valid bits of its timestamps: the first that computes, which is the one
+/// with graphics where there is one, and the best tested.
 fn compute_family(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Option<(u32, u32)> {
     // SAFETY: `physical` belongs to `instance`.
     let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };

@@ -92,13 +92,20 @@ impl DescriptorPools {
                     .range(binding.size_bytes)
             })
             .collect();
-        let write = vk::WriteDescriptorSet::default()
-            .dst_set(set)
-            .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
-            .buffer_info(&ranges);
-        // SAFETY: the set is new and unused, has as many buffers as `ranges`, and the ranges are within limits.
-        // One write fills consecutive bindings, as each has one descriptor of the same type and stage.
-        unsafe { self.shared.raw.update_descriptor_sets(&[write], &[]) };
+        let writes: Vec<_> = ranges
+            .iter()
+            .zip(0..)
+            .map(|(range, slot)| {
+                vk::WriteDescriptorSet::default()
+                    .dst_set(set)
+                    .dst_binding(slot)
+                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                    .buffer_info(std::slice::from_ref(range))
+            })
+            .collect();
+        // SAFETY: the set is new and unused and has as many bindings as there are writes; the ranges are within
+        // limits and outlive the call.
+        unsafe { self.shared.raw.update_descriptor_sets(&writes, &[]) };
         Ok(set)
     }
 

@@ -16,12 +16,13 @@ use super::caps::{Caps, Probe, probe};
 use super::error::{GpuError, GpuResult, result_text};
 use super::features::{DEVICE_ADDRESS, FeatureChain};
 use super::hooks::Hooks;
-use super::instance::{Instance, ValidationLog};
+use super::instance::Instance;
 use super::lock;
 use super::memory::MemoryUse;
 use super::options::GpuOptions;
 use super::pipeline::Layouts;
 use super::select::{DeviceDescription, select};
+use super::validation::ValidationLog;
 
 const MIB: u64 = 1 << 20;
 
@@ -97,7 +98,7 @@ impl Gpu {
 
     /// The log of the validation layer, to read after the device is closed.
     pub fn validation_log(&self) -> ValidationLog {
-        self.shared.instance.log.clone()
+        ValidationLog::clone(&self.shared.instance.log)
     }
 
     /// Whether the device was lost; then every call on it returns [`GpuError::DeviceLost`].

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 
-use ash::{ext, khr, vk};
+use ash::{khr, vk};
 
 /// Optional abilities of a device that kernels may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -231,11 +231,6 @@ impl FeatureChain {
         }
         info
     }
-}
-
-/// Whether `extensions` has debug labels and names.
-pub(super) fn has_debug_utils(extensions: &[vk::ExtensionProperties]) -> bool {
-    extensions.iter().any(|extension| extension.extension_name_as_c_str() == Ok(ext::debug_utils::NAME))
 }
 
 #[cfg(test)]

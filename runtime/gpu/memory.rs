@@ -172,9 +172,6 @@ impl BufferInner {
             requested_bytes: size_bytes,
             heap: if on_host { "host" } else { "device" },
         };
-        if shared.hooks.allocation_fails() {
-            return Err(out_of_memory());
-        }
         let raw = create_raw(shared, size_bytes).map_err(|result| match result {
             vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => out_of_memory(),
             _ => shared.error("vkCreateBuffer", result),
@@ -264,6 +261,9 @@ fn allocate(
     raw: vk::Buffer,
     location: MemoryLocation,
 ) -> Result<Allocation, AllocationError> {
+    if shared.hooks.allocation_fails() {
+        return Err(AllocationError::OutOfMemory);
+    }
     // SAFETY: the buffer belongs to this device.
     let mut requirements = unsafe { shared.raw.get_buffer_memory_requirements(raw) };
     if location != MemoryLocation::GpuOnly {

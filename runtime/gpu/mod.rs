@@ -25,6 +25,7 @@ mod select;
 mod staging;
 mod submit;
 mod timing;
+mod validation;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +36,6 @@ pub use device::{Counters, DeviceInfo, Gpu};
 pub use error::{GpuError, GpuResult};
 pub use features::Features;
 pub use hooks::Hooks;
-pub use instance::ValidationLog;
 pub use memory::{Buffer, BufferDesc, MemoryUse};
 pub use options::GpuOptions;
 pub use pipeline::{Pipeline, PipelineDesc};
@@ -43,6 +43,7 @@ pub use select::{DeviceChoice, DeviceDescription, DeviceKind, select};
 pub use staging::{StagingBuffer, StagingDesc, StagingDirection};
 pub use submit::Submission;
 pub use timing::Timing;
+pub use validation::ValidationLog;
 
 /// Locks, whatever another thread did while it held the lock: the guarded values stay consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -15,7 +15,7 @@ use super::memory::Buffer;
 pub struct StagingDesc<'a> {
     /// Name for messages and debuggers.
     pub name: &'a str,
-    /// Size, as in [`BufferDesc`].
+    /// Size, as in [`BufferDesc`](super::BufferDesc).
     pub size_bytes: u64,
     /// Which side writes.
     pub direction: StagingDirection,

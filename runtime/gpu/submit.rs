@@ -26,9 +26,6 @@ impl Gpu {
         if !std::sync::Arc::ptr_eq(shared, &inner.shared) {
             return Err(GpuError::invalid(recording.name(), "the recording is of another device"));
         }
-        if shared.hooks.submit_loses() {
-            return Err(shared.lose());
-        }
         inner.enter()?;
         if let Err(error) = self.submit_entered(inner) {
             inner.leave();
@@ -40,6 +37,9 @@ impl Gpu {
 
     fn submit_entered(&self, inner: &RecordingInner) -> GpuResult<()> {
         let shared = &self.shared;
+        if shared.hooks.submit_loses() {
+            return Err(shared.lose());
+        }
         // SAFETY: the recording is not pending, so its fence is unused.
         unsafe { shared.raw.reset_fences(&[inner.fence]) }
             .map_err(|result| shared.error("vkResetFences", result))?;

@@ -58,27 +58,6 @@ fn a_refused_allocation_is_an_error_and_leaks_nothing() {
 }
 
 #[test]
-fn a_driver_that_refuses_memory_gives_the_same_error() {
-    let gpu = Gpu::open(GpuOptions::default()).unwrap();
-    let limits = gpu.caps().limits;
-    let size_bytes = limits.max_buffer_bytes.min(limits.max_memory_allocation_bytes);
-    let mut buffers = Vec::new();
-    let error = loop {
-        match gpu.create_buffer(&BufferDesc { name: "large", size_bytes }) {
-            Ok(buffer) => buffers.push(buffer),
-            Err(error) => break error,
-        }
-        // Drivers that hand out address space beyond the heap never refuse: then only the hook can show this.
-        if buffers.len() > 64 {
-            return;
-        }
-    };
-    assert!(matches!(error, GpuError::OutOfMemory { heap: "device", .. }), "{error}");
-    drop(buffers);
-    assert_eq!(small_job(&gpu).unwrap(), [5; 64]);
-}
-
-#[test]
 fn a_refused_pipeline_names_the_kernel_and_the_device() {
     with_hooks(|gpu, hooks| {
         hooks.fail_pipeline(1);

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use vkdelegate::gpu::{CapsOverride, DeviceChoice, Features, Gpu, GpuError, GpuOptions, Hooks};
+use vkdelegate::gpu::{
+    Buffer, CapsOverride, DeviceChoice, Features, Gpu, GpuError, GpuOptions, Hooks, Pipeline, Recorder,
+    Recording, StagingBuffer, Submission,
+};
 use vkdelegate::shader::Access;
 
 use crate::support::*;
@@ -100,6 +103,19 @@ fn an_absent_driver_is_a_typed_error_within_a_second() {
         .unwrap();
     let output = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success() && output.contains("1 passed"), "{output}");
+}
+
+#[test]
+fn objects_may_go_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Gpu>();
+    shared::<Buffer>();
+    shared::<StagingBuffer>();
+    shared::<Pipeline>();
+    shared::<Recording>();
+    shared::<Submission>();
+    fn sent<T: Send>() {}
+    sent::<Recorder>();
 }
 
 #[test]
