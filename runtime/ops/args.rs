@@ -97,6 +97,11 @@ impl<T> Args<T> {
         }
     }
 
+    /// Every value, in order.
+    pub fn values(&self) -> impl Iterator<Item = &ArgValue<T>> {
+        self.items.iter().map(|(_, value)| value)
+    }
+
     /// The argument called `name`; `None` when it was left out or is Python's `None`.
     pub fn get(&self, name: &str) -> Option<&ArgValue<T>> {
         self.items

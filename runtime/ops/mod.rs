@@ -35,11 +35,13 @@ mod lowering;
 mod packing;
 mod rows;
 mod softmax;
+mod scalar;
 mod table;
 
 pub use args::{ArgValue, Args};
-pub use lowering::{Element, Lowering, Operand, Precision, Storage, StorageKind, Tensor};
+pub use lowering::{Element, Lowered, Lowering, Operand, Precision, Storage, StorageKind, Tensor};
 pub use packing::{PackKey, Packing, Prepack};
+pub use scalar::{SCALAR_TARGETS, eval_scalar, is_scalar_target};
 pub use table::{OPS, find, supported_targets};
 
 use crate::base::{DType, HostTensor, Result};
