@@ -7,4 +7,5 @@ pub mod gpu;
 pub mod import;
 pub mod ir;
 pub mod ops;
+pub mod plan;
 pub mod shader;

@@ -437,9 +437,7 @@ impl<'p> Lowering<'p> {
         if tensor.is_contiguous() {
             return Ok(Tensor { strides: shape::contiguous_strides(&tensor.sizes), ..tensor.clone() });
         }
-        let out = self.alloc_as(tensor.dtype, tensor.element, &tensor.sizes)?;
-        self.copy(tensor, &out)?;
-        Ok(out)
+        self.duplicate(tensor)
     }
 
     /// A contiguous tensor that vector loads of 4 elements may start at; a copy where `tensor` is not one.
@@ -450,9 +448,7 @@ impl<'p> Lowering<'p> {
         if tensor.is_contiguous() && tensor.starts_aligned4() {
             return self.contiguous(tensor);
         }
-        let out = self.alloc_as(tensor.dtype, tensor.element, &tensor.sizes)?;
-        self.copy(tensor, &out)?;
-        Ok(out)
+        self.duplicate(tensor)
     }
 
     fn alloc_as(&mut self, dtype: DType, element: Element, sizes: &[usize]) -> Result<Tensor> {
@@ -479,12 +475,27 @@ impl<'p> Lowering<'p> {
         Ok(out)
     }
 
+    /// A contiguous copy of `tensor` in memory of its own.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn duplicate(&mut self, tensor: &Tensor) -> Result<Tensor> {
+        let out = self.alloc_as(tensor.dtype, tensor.element, &tensor.sizes)?;
+        self.copy(tensor, &out)?;
+        Ok(out)
+    }
+
     /// Copies element by element from `src` to `dst` (of the same sizes), converting where dtypes differ.
     ///
     /// # Errors
     /// When the sizes differ, or the tensors do not merge to 8 dims.
     pub fn copy(&mut self, src: &Tensor, dst: &Tensor) -> Result<()> {
         super::elementwise::copy(self, src, dst)
+    }
+
+    /// The storage of the status words, if some kernel asked for them.
+    pub fn status_storage(&self) -> Option<StorageId> {
+        self.status
     }
 
     /// The status buffer, made at the first call.

@@ -35,12 +35,14 @@ mod lowering;
 mod packing;
 mod rows;
 mod softmax;
+mod resolve;
 mod scalar;
 mod table;
 
 pub use args::{ArgValue, Args};
 pub use lowering::{Element, Lowered, Lowering, Operand, Precision, Storage, StorageKind, Tensor};
 pub use packing::{PackKey, Packing, Prepack};
+pub use resolve::{Resolved, resolve};
 pub use scalar::{SCALAR_TARGETS, eval_scalar, is_scalar_target};
 pub use table::{OPS, find, supported_targets};
 

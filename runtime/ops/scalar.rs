@@ -54,7 +54,8 @@ pub fn eval_scalar(args: &Args<Meta>) -> Result<Scalar> {
             let tensor = args.tensor("self")?;
             let dim = args.dim_or("dim", 0, tensor.sizes.len())?;
             let size = tensor.sizes.get(dim).copied();
-            size.map(|size| Scalar::Int(size as i64)).ok_or_else(|| Error::invalid_graph("a 0-d tensor has no sizes"))
+            size.map(|size| Scalar::Int(size as i64))
+                .ok_or_else(|| Error::invalid_graph("a 0-d tensor has no sizes"))
         }
         "aten.sym_numel.default" => Ok(Scalar::Int(shape::numel(&args.tensor("self")?.sizes)? as i64)),
         _ => operator(args),
@@ -141,8 +142,12 @@ fn int_binary(args: &Args<Meta>, name: &str, x: i64, y: i64) -> Result<i64> {
         "mul" => x.checked_mul(y),
         "pow" => u32::try_from(y).ok().and_then(|y| x.checked_pow(y)),
         // Python rounds a quotient down, and a remainder takes the divisor's sign.
-        "floordiv" => x.checked_div_euclid(y).map(|_| x.div_euclid(y) - i64::from(y < 0 && x.rem_euclid(y) != 0)),
-        "mod" => x.checked_rem(y).map(|rest| if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }),
+        "floordiv" => {
+            x.checked_div_euclid(y).map(|_| x.div_euclid(y) - i64::from(y < 0 && x.rem_euclid(y) != 0))
+        }
+        "mod" => {
+            x.checked_rem(y).map(|rest| if rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest })
+        }
         _ => return Err(Error::unsupported(format!("{} is not known", args.op()))),
     };
     result.ok_or_else(|| Error::invalid_input(format!("{} of {x} and {y} has no 64-bit result", args.op())))

@@ -1,0 +1,77 @@
+//! Finds every node that cannot run, before anything is allocated.
+
+use super::nodes::{concrete_sizes, scalar_of_type};
+use crate::{
+    base::{Error, Refusal, Result, SymEnv},
+    ir::{Effect, Graph, Method, Node, NodeId, Type, ValueId, effect_of},
+    ops::{self, Meta, Resolved},
+};
+
+/// Every node of `method` that the delegate cannot take at the sizes of `env`, with the operand and the reason.
+/// Each node is judged by the types that the program gives its operands, so one refusal does not cause others.
+///
+/// # Errors
+/// A graph that breaks the rules of the IR.
+pub fn check(method: &Method, env: &SymEnv) -> Result<Vec<Refusal>> {
+    let graph = &method.graph;
+    let mut refusals = Vec::new();
+    for (id, node) in graph.nodes() {
+        if let Err(error) = check_node(graph, id, node, env) {
+            refusals.push(Refusal {
+                node: node.name.clone(),
+                op: node.op.to_string(),
+                operand: error.operand().map(str::to_string),
+                reason: error.message().to_string(),
+            });
+        }
+    }
+    Ok(refusals)
+}
+
+fn declared(graph: &Graph, value: ValueId, env: &SymEnv) -> Result<Resolved<Meta>> {
+    match &graph.value(value)?.ty {
+        Type::Tensor(tensor) => Ok(Resolved::Tensor(Meta::new(tensor.dtype, concrete_sizes(tensor, env)?))),
+        Type::None => Ok(Resolved::None),
+        ty => Ok(Resolved::Scalar(scalar_of_type(ty, env)?)),
+    }
+}
+
+fn check_node(graph: &Graph, _id: NodeId, node: &Node, env: &SymEnv) -> Result<()> {
+    match effect_of(&node.op) {
+        Effect::Assert => return Ok(()),
+        Effect::Write => {
+            return Err(Error::unsupported(
+                "writes in place; export with run_decompositions() to make the program functional",
+            ));
+        }
+        Effect::Random if ops::find(node.op.as_str()).is_none() => {
+            return Err(Error::unsupported("gives random numbers; export the model in eval mode"));
+        }
+        _ => {}
+    }
+    if ops::is_scalar_target(node.op.as_str()) {
+        return Ok(());
+    }
+    let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported("the op is not supported"))?;
+    let args = ops::resolve(node, |value| declared(graph, value, env))?;
+    let outs = op.infer(&args)?;
+    check_outputs(graph, node, &outs, env)
+}
+
+/// Checks that what `infer` gives is what the program says.
+pub(super) fn check_outputs(graph: &Graph, node: &Node, outs: &[Meta], env: &SymEnv) -> Result<()> {
+    for (index, &output) in node.outputs.iter().enumerate() {
+        let Type::Tensor(tensor) = &graph.value(output)?.ty else { continue };
+        let sizes = concrete_sizes(tensor, env)?;
+        let got = outs.get(index).ok_or_else(|| {
+            Error::unsupported(format!("gives {} outputs, the program reads more", outs.len()))
+        })?;
+        if got.dtype != tensor.dtype || got.sizes != sizes {
+            return Err(Error::unsupported(format!(
+                "output {index} is {}{:?} here, the program says {}{sizes:?}",
+                got.dtype, got.sizes, tensor.dtype
+            )));
+        }
+    }
+    Ok(())
+}
