@@ -69,6 +69,16 @@ pub fn bind_inputs(method: &Method, inputs: &[InputMeta]) -> Result<SymEnv> {
     let mut binder = Binder { env: SymEnv::new(), pending: Vec::new() };
     for (index, (&value, given)) in declared.iter().zip(inputs).enumerate() {
         let name = format!("input {index} `{}`", graph.value_name(value));
+        if let Some(fixed) = method.fixed_inputs.get(&graph.value_name(value)) {
+            let expected = InputMeta::of(fixed);
+            if *given != expected {
+                let (want, got) = (expected.describe(), given.describe());
+                return Err(Error::invalid_input(format!(
+                    "{name}: the program was exported for {want} only, got {got}"
+                )));
+            }
+            continue;
+        }
         binder.bind_one(name, &graph.value(value)?.ty, given)?;
     }
     binder.solve_pending()?;
@@ -207,7 +217,7 @@ mod tests {
     fn method(inputs: &str) -> Method {
         let graph = parse_graph(&format!("graph g\n{inputs}")).unwrap();
         let ranges = [(Arc::from("s0"), Range { min: 2, max: Some(8) })].into();
-        Method { graph, ranges, dialect: String::new() }
+        Method { graph, ranges, fixed_inputs: BTreeMap::new(), dialect: String::new() }
     }
 
     fn f32(sizes: &[usize]) -> InputMeta {
@@ -233,6 +243,14 @@ mod tests {
         let method = method("input %y: float32[2*s0]");
         assert_eq!(bind_inputs(&method, &[f32(&[8])]).unwrap().get("s0"), Some(&4));
         assert!(bind_inputs(&method, &[f32(&[7])]).is_err());
+    }
+
+    #[test]
+    fn a_fixed_input_takes_its_value_only() {
+        let mut method = method("input %flag: truth");
+        method.fixed_inputs.insert("flag".to_string(), Value::Bool(true));
+        assert!(bind_inputs(&method, &[InputMeta::Bool(true)]).is_ok());
+        assert!(bind_inputs(&method, &[InputMeta::Bool(false)]).unwrap_err().to_string().contains("`flag`"));
     }
 
     #[test]
