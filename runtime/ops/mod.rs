@@ -33,10 +33,10 @@ mod args;
 pub mod elementwise;
 mod lowering;
 mod packing;
-mod rows;
-mod softmax;
 mod resolve;
+mod rows;
 mod scalar;
+mod softmax;
 mod table;
 
 pub use args::{ArgValue, Args};
