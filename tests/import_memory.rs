@@ -1,4 +1,5 @@
 //! How much memory reading takes. A process of its own, as it looks at the peak of the whole process.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "common/program.rs"]
 mod program;

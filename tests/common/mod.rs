@@ -1,5 +1,6 @@
 //! What the integration tests share.
 #![allow(dead_code)] // Each test binary uses its own part.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod cases;
 pub mod compare;

@@ -1,4 +1,5 @@
 //! Reading .pt2 files: real ones, hand-made ones, and hostile ones.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../common/mod.rs"]
 mod common;
