@@ -79,7 +79,7 @@ fn for_each_access(check: impl Fn(&Gpu, Access)) {
 }
 
 fn region(id: u32) -> Region {
-    Region { storage: StorageId(id), offset_bytes: 0, len_bytes: 0 }
+    Region { storage: StorageId(id), offset_bytes: 0, len_bytes: 0, element_bytes: 4 }
 }
 
 fn bytes_of(values: &[f32]) -> Vec<u8> {

@@ -284,7 +284,7 @@ fn the_return_check_sees_one() {
 fn a_dispatch_carries_operands_parameters_and_spec_constants() {
     use kernels::copy;
     use vkdelegate::shader::{OperandAccess, Region, StorageId};
-    let region = |id| Region { storage: StorageId(id), offset_bytes: 16, len_bytes: 64 };
+    let region = |id| Region { storage: StorageId(id), offset_bytes: 16, len_bytes: 64, element_bytes: 4 };
     let params = copy::Params { n_elems: 5, sizes: [1, 1, 1, 1, 1, 1, 1, 5], ..Default::default() };
     let dispatch = copy::dispatch(
         copy::Axes { dtype: copy::Dtype::I32 },

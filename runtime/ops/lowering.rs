@@ -106,6 +106,7 @@ impl Tensor {
             storage: self.storage,
             offset_bytes: (self.offset_elems * width) as u64,
             len_bytes: (extent * width) as u64,
+            element_bytes: width as u32,
         }
     }
 
@@ -509,7 +510,7 @@ impl<'p> Lowering<'p> {
                 storage
             }
         };
-        Region { storage, offset_bytes: 0, len_bytes: STATUS_BYTES }
+        Region { storage, offset_bytes: 0, len_bytes: STATUS_BYTES, element_bytes: 4 }
     }
 
     /// Adds a dispatch; one without work is left out.

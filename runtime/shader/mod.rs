@@ -88,6 +88,8 @@ pub struct Region {
     pub offset_bytes: u64,
     /// Length in bytes.
     pub len_bytes: u64,
+    /// Bytes of one element: a kernel that binds by descriptor counts offsets in elements.
+    pub element_bytes: u32,
 }
 
 /// How a kernel uses an operand.
