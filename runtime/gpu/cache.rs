@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: [u8; 8] = *b"VKDPIPE\x01";
 const VERSION_BYTES: usize = 16;
@@ -106,7 +107,9 @@ pub(super) fn store(key: &CacheKey, path: &Path, payload: &[u8]) -> io::Result<(
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    static STORES: AtomicU64 = AtomicU64::new(0);
+    let number = STORES.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
     let written = fs::File::create(&temporary)
         .and_then(|mut file| file.write_all(&encode(key, payload)).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&temporary, path));
