@@ -13,10 +13,29 @@ import warnings
 
 import torch
 
-from fixture_cases import CASES, Rng
+from exporting import export_model
+from fixture_cases import CASES, REFUSED, Rng
 from recording import write_case
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def write_json(folder, name, content):
+    with open(os.path.join(folder, name), "w") as f:
+        json.dump(content, f, indent=1)
+        f.write("\n")
+
+
+def write_refused(folder):
+    """Archives that open, or fail to, with an error that says what refused.json says."""
+    os.makedirs(folder, exist_ok=True)
+    entries = {}
+    for name, make in REFUSED.items():
+        refused = make()
+        program = export_model(refused.module.eval(), refused.args, decompose=refused.decompose)
+        torch.export.save(program, os.path.join(folder, name + ".pt2"))
+        entries[name] = dict(archive=name + ".pt2", what=refused.why, names=refused.names)
+    write_json(folder, "refused.json", entries)
 
 
 def main():
@@ -38,9 +57,8 @@ def main():
         cases[name] = write_case(case, args.out)
         print(f"{name:32s} {cases[name]['bytes']:9d} bytes", flush=True)
     if not args.only:
-        with open(os.path.join(args.out, "manifest.json"), "w") as f:
-            json.dump(dict(format=1, torch=torch.__version__, seed=0, cases=cases), f, indent=1)
-            f.write("\n")
+        write_json(args.out, "manifest.json", dict(format=1, torch=torch.__version__, seed=0, cases=cases))
+        write_refused(os.path.join(args.out, "refused"))
 
 
 if __name__ == "__main__":

@@ -118,4 +118,4 @@ def check_archive(case, path, tensors):
                 if want is None and name.startswith("buf."):
                     continue                         # export adds constants of its own as buffers
                 assert value.shape == want.shape, (case.name, i, name, value.shape, want.shape)
-                torch.testing.assert_close(value.to(want.dtype), want, rtol=case.rtol, atol=case.atol)
+                torch.testing.assert_close(value.to(want.dtype), want, rtol=case.rtol, atol=case.atol, equal_nan=True)
