@@ -38,6 +38,7 @@ mod rows;
 mod scalar;
 mod softmax;
 mod table;
+pub mod view;
 
 pub use args::{ArgValue, Args};
 pub use lowering::{Element, Lowered, Lowering, Operand, Precision, Storage, StorageKind, Tensor};

@@ -1,11 +1,13 @@
 //! The table of op families: one line each.
 
-use super::{Op, softmax};
+use super::{Op, softmax, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
     &softmax::Softmax,
+    &view::Copy,
+    &view::Views,
 ];
 
 /// The family that takes `target`.
