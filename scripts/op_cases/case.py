@@ -176,14 +176,15 @@ def plain(value):
 
 # ------------------------------------------------------------------ families
 class Family:
-    """The cases of one file."""
+    """The cases of one file. `exact` families ask for equality unless a case says otherwise."""
 
-    def __init__(self, name):
+    def __init__(self, name, exact=False):
         self.name = name
+        self.exact = exact
         self.lines = []
         self.seen = set()
 
-    def add(self, name, op, *args, exact=False, tol=None, sampled=False, keep=None, **kwargs):
+    def add(self, name, op, *args, exact=None, tol=None, sampled=False, keep=None, **kwargs):
         """One call of `op`. `tol` is (rtol, atol, why); `exact` asks for equality; `keep` lists the outputs that
         count (others are placeholders whose content no program may use)."""
         head = self._head(name, op, args, kwargs)
@@ -195,6 +196,7 @@ class Family:
         texts = ["null" if o is None else output_text(o, sampled) for o in outputs]
         if op._schema.returns and "List" in str(op._schema.returns[0].type):
             head += ',"returns":"list"'
+        exact = self.exact if exact is None else exact
         self._push(head + ',"outputs":[' + ",".join(texts) + "]" + tolerance_text(outputs, exact, tol))
 
     def refuse(self, name, op, why, *args, **kwargs):
@@ -234,6 +236,8 @@ class Family:
 
 
 def tolerance_text(outputs, exact, tol):
+    if not any(o is not None and o.dtype.is_floating_point for o in outputs):
+        return ""                                    # equal in any case
     if exact:
         return ',"rtol":0,"atol":0'
     if tol is None:

@@ -189,7 +189,8 @@ def arithmetic(f):
     f.add("mul_scalar_int", aten.mul.Scalar, randint(5, lo=-9, hi=9), 3, exact=True)
     f.add("mul_scalar_float_of_int", aten.mul.Scalar, randint(5, lo=-9, hi=9), 0.5, exact=True)
     f.add("div_scalar_form", aten.div.Scalar, x, 3.0)
-    f.add("div_by_zero", aten.div.Tensor, torch.tensor([1.0, -1.0, 0.0, 1.0]), torch.tensor([0.0, 0.0, 0.0, -0.0]), exact=True)
+    f.add("div_by_zero", aten.div.Tensor, torch.tensor([1.0, -1.0, 0.0, 1.0]), torch.tensor([0.0, 0.0, 0.0, -0.0]),
+          exact=True)
     f.add("rsub_scalar", aten.rsub.Scalar, x, 1, exact=True)
     f.add("rsub_tensor_alpha", aten.rsub.Tensor, x, y, alpha=2, exact=True)
     for mode in ("floor", "trunc"):
@@ -198,7 +199,8 @@ def arithmetic(f):
         f.add(f"div_{mode}_int64", aten.div.Tensor_mode, a.long(), b.long(), rounding_mode=mode, exact=True)
         f.add(f"div_{mode}_scalar", aten.div.Scalar_mode, a, 2.0, rounding_mode=mode, exact=True)
     f.add("div_mode_none", aten.div.Tensor_mode, x, y, rounding_mode=None)
-    f.add("floor_divide", aten.floor_divide.default, torch.tensor([7, -7, 7, -7]), torch.tensor([2, 2, -2, -2]), exact=True)
+    f.add("floor_divide", aten.floor_divide.default, torch.tensor([7, -7, 7, -7]), torch.tensor([2, 2, -2, -2]),
+          exact=True)
     f.add("atan2", aten.atan2.default, torch.tensor([1.0, 1.0, -1.0, -1.0, 0.0, 0.0, 2.0]),
           torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 0.0]), tol=FAST_MATH)
     f.add("hypot", aten.hypot.default, torch.tensor([3.0, -5.0]), torch.tensor([4.0, 12.0]))
@@ -217,7 +219,8 @@ def extremes(f):
         f.add(f"minimum_nan_{kind}", aten.minimum.default, a, b, exact=True)
         f.add(f"fmax_nan_{kind}", aten.fmax.default, a, b, exact=True)
         f.add(f"fmin_nan_{kind}", aten.fmin.default, a, b, exact=True)
-    f.add("maximum_int64", aten.maximum.default, randint(2, 3, lo=-9, hi=9), randint(3, lo=-9, hi=9, seed=1), exact=True)
+    f.add("maximum_int64", aten.maximum.default, randint(2, 3, lo=-9, hi=9), randint(3, lo=-9, hi=9, seed=1),
+          exact=True)
     f.add("minimum_int32", aten.minimum.default, randint(3, lo=-9, hi=9, dtype=torch.int32),
           randint(3, lo=-9, hi=9, seed=1, dtype=torch.int32), exact=True)
     f.add("maximum_int_and_float", aten.maximum.default, randint(3, lo=-3, hi=3), rand(3), exact=True)
@@ -242,7 +245,8 @@ def power(f):
     ints = torch.tensor([-3, -1, 0, 1, 2, 7])
     f.add("pow_int64", aten.pow.Tensor_Scalar, ints, 3, exact=True)
     f.add("pow_int64_zero", aten.pow.Tensor_Scalar, ints, 0, exact=True)
-    f.add("pow_int32_tensor", aten.pow.Tensor_Tensor, ints.int(), torch.tensor([3, 4, 0, 5, 10, 2], dtype=torch.int32), exact=True)
+    f.add("pow_int32_tensor", aten.pow.Tensor_Tensor, ints.int(), torch.tensor([3, 4, 0, 5, 10, 2], dtype=torch.int32),
+          exact=True)
     f.add("pow_int_to_float", aten.pow.Tensor_Scalar, ints[3:], 0.5)
 
 
@@ -278,6 +282,7 @@ def integer_arithmetic(f):
     f.add("add_bool_bool", aten.add.Tensor, randbool(6), randbool(6, seed=1), exact=True)
     f.add("mul_bool_bool", aten.mul.Tensor, randbool(6), randbool(6, seed=1), exact=True)
     f.add("mul_bool_int64", aten.mul.Tensor, randbool(6), randint(6, lo=-9, hi=9), exact=True)
-    f.add("add_int32_int64", aten.add.Tensor, randint(4, lo=-9, hi=9, dtype=torch.int32), randint(4, lo=-9, hi=9, seed=1), exact=True)
+    f.add("add_int32_int64", aten.add.Tensor, randint(4, lo=-9, hi=9, dtype=torch.int32),
+          randint(4, lo=-9, hi=9, seed=1), exact=True)
     f.add("sub_int64_number", aten.sub.Tensor, randint(4, lo=-9, hi=9), 2.5, exact=True)
     f.add("rsub_int64", aten.rsub.Scalar, randint(4, lo=-9, hi=9), 1, exact=True)

@@ -70,15 +70,20 @@ def sizes(f):
     f.refuse("split_sum", aten.split_with_sizes.default, "1 + 1 is not 3", x, [1, 1], 1)
     f.refuse("select_index", aten.select.int, "index 3 of size 3", x, 1, 3)
     f.refuse("slice_step", aten.slice.Tensor, "step 0", x, 0, 0, 2, 0)
-    f.refuse("layer_norm_shape", aten.native_layer_norm.default, "normalises 4 of a size of 3", x, [4], None, None, 1e-5)
-    f.refuse("conv_channels", aten.convolution.default, "3 channels for a weight of 4", rand(1, 3, 5), rand(2, 4, 3), None, [1], [0], [1], False, [0], 1)
-    f.refuse("conv_kernel_too_large", aten.convolution.default, "a kernel of 7 on 5", rand(1, 3, 5), rand(2, 3, 7), None, [1], [0], [1], False, [0], 1)
-    f.refuse("pool_padding", aten.max_pool2d_with_indices.default, "padding over half the kernel", rand(1, 1, 4, 4), [2, 2], [2, 2], [2, 2])
+    f.refuse("layer_norm_shape", aten.native_layer_norm.default, "normalises 4 of a size of 3", x, [4], None, None,
+             1e-5)
+    f.refuse("conv_channels", aten.convolution.default, "3 channels for a weight of 4", rand(1, 3, 5), rand(2, 4, 3),
+             None, [1], [0], [1], False, [0], 1)
+    f.refuse("conv_kernel_too_large", aten.convolution.default, "a kernel of 7 on 5", rand(1, 3, 5), rand(2, 3, 7),
+             None, [1], [0], [1], False, [0], 1)
+    f.refuse("pool_padding", aten.max_pool2d_with_indices.default, "padding over half the kernel", rand(1, 1, 4, 4),
+             [2, 2], [2, 2], [2, 2])
     f.refuse("pad_to_negative", aten.constant_pad_nd.default, "a size below zero", x, [-2, -2])
     f.refuse("amax_of_nothing", aten.amax.default, "no largest of none", torch.zeros(2, 0), [1])
     f.refuse("argmax_of_nothing", aten.argmax.default, "no largest of none", torch.zeros(2, 0), 1)
     f.refuse("topk_k", aten.topk.default, "4 of 3", x, 4)
-    f.refuse("slice_scatter_sizes", aten.slice_scatter.default, "a window of 1 row, a source of 2", x, rand(2, 3), 0, 0, 1)
+    f.refuse("slice_scatter_sizes", aten.slice_scatter.default, "a window of 1 row, a source of 2", x, rand(2, 3), 0, 0,
+             1)
 
 
 def dtypes(f):

@@ -25,7 +25,8 @@ def softmax():
         f.add(f"{name}_one_column", op, rand(4, 1), -1, False)
         f.add(f"{name}_empty_rows", op, torch.zeros(0, 4), -1, False)
         f.add(f"{name}_empty_columns", op, torch.zeros(4, 0), -1, False)
-        f.add(f"{name}_large_logits", op, torch.tensor([[151.29, 150.0, 0.0], [1000.0, 0.0, -1000.0], [-3e38, 3e38, 0.0]]), -1, False)
+        f.add(f"{name}_large_logits", op,
+              torch.tensor([[151.29, 150.0, 0.0], [1000.0, 0.0, -1000.0], [-3e38, 3e38, 0.0]]), -1, False)
         f.add(f"{name}_masked", op, torch.tensor([[0.5, -INF, 1.0], [-INF, -INF, 2.0]]), -1, False)
         f.add(f"{name}_masked_row_is_nan", op, torch.tensor([[0.5, 1.0], [-INF, -INF], [2.0, 0.0]]), -1, False)
         f.add(f"{name}_nan_stays_in_its_row", op, torch.tensor([[0.5, NAN], [1.0, 2.0], [INF, 0.0]]), -1, False)
@@ -139,8 +140,10 @@ def extremes(f):
         f.add(f"arg{name}_int32", arg, randint(3, 5, lo=-99, hi=99, dtype=torch.int32), 0, exact=True)
         f.add(f"arg{name}_long", arg, Gen((2, 5000), -9999, 9999, 7), -1, exact=True)
         f.add(f"arg{name}_negative", arg, -rand(3, 4, lo=1, hi=2), 1, exact=True)
-        f.add(f"a{name}_nan", getattr(aten, "a" + name).default, torch.tensor([[1.0, NAN], [1.0, 2.0]]), [1], exact=True)
-        f.add(f"a{name}_infinite", getattr(aten, "a" + name).default, torch.tensor([[INF, -INF], [-INF, -INF]]), [1], exact=True)
+        f.add(f"a{name}_nan", getattr(aten, "a" + name).default, torch.tensor([[1.0, NAN], [1.0, 2.0]]), [1],
+              exact=True)
+        f.add(f"a{name}_infinite", getattr(aten, "a" + name).default, torch.tensor([[INF, -INF], [-INF, -INF]]), [1],
+              exact=True)
 
 
 def truth(f):
@@ -205,7 +208,8 @@ def layer_norm(f):
     f.add("native_large_offset", native, rand(2, 8) + 4096, [8], *affine(8), 1e-5,
           tol=(2e-3, 2e-3, "the offset leaves 11 bits to the values; one pass over squares would give nonsense"))
     f.add("native_large_values", native, rand(2, 8) * 3e4, [8], *affine(8), 1e-5)
-    f.add("native_nan_stays_in_its_row", native, torch.tensor([[1.0, NAN, 2.0], [1.0, 2.0, 3.0]]), [3], None, None, 1e-5)
+    f.add("native_nan_stays_in_its_row", native, torch.tensor([[1.0, NAN, 2.0], [1.0, 2.0, 3.0]]), [3], None, None,
+          1e-5)
     f.add("native_rank1", native, rand(6), [6], *affine(6), 1e-5)
     f.add("native_one_column", native, rand(3, 1), [1], *affine(1), 1e-5)
     f.add("native_no_rows", native, torch.zeros(0, 4), [4], *affine(4), 1e-5)
@@ -248,8 +252,10 @@ def batch_norm(f):
         text = "x".join(map(str, sizes))
         f.add(f"batch_norm_{text}", eval_norm, rand(*sizes), *affine(3), *stats, 0.1, 1e-5, keep=[0])
     f.add("batch_norm_plain", eval_norm, rand(2, 3, 2, 2), None, None, *stats, 0.1, 1e-3, keep=[0])
-    f.add("batch_norm_runtime_stats", eval_norm, rand(2, 3, 2, 2), *(c.tensor for c in affine(3)), *(c.tensor for c in stats), 0.1, 1e-5, keep=[0])
-    f.add("batch_norm_training_ir", aten.batch_norm.default, rand(2, 3, 2, 2), *affine(3), *stats, False, 0.1, 1e-5, True)
+    f.add("batch_norm_runtime_stats", eval_norm, rand(2, 3, 2, 2), *(c.tensor for c in affine(3)),
+          *(c.tensor for c in stats), 0.1, 1e-5, keep=[0])
+    f.add("batch_norm_training_ir", aten.batch_norm.default, rand(2, 3, 2, 2), *affine(3), *stats, False, 0.1, 1e-5,
+          True)
     f.add("batch_norm_half", eval_norm, rand(2, 3, 2, 2, dtype=torch.float16),
           *(Const(c.tensor.half()) for c in (*affine(3), *stats)), 0.1, 1e-5, keep=[0])
 

@@ -9,7 +9,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def compare():
-    f = Family("compare")
+    f = Family("compare", exact=True)
     relations(f)
     logic(f)
     where(f)
@@ -30,7 +30,8 @@ def relations(f):
         f.add(f"{name}_int_scalar_float", op.Scalar, randint(5, lo=-2, hi=2), 0.5)
         f.add(f"{name}_broadcast", op.Tensor, rand(2, 1, 3, step=1), rand(2, 1, step=1, seed=1))
         f.add(f"{name}_column_row", op.Tensor, torch.arange(4)[:, None], torch.arange(4)[None])
-        f.add(f"{name}_half", op.Tensor, rand(6, step=0.5, dtype=torch.float16), rand(6, step=0.5, seed=1, dtype=torch.float16))
+        f.add(f"{name}_half", op.Tensor, rand(6, step=0.5, dtype=torch.float16),
+              rand(6, step=0.5, seed=1, dtype=torch.float16))
         f.add(f"{name}_bool", op.Tensor, randbool(5), randbool(5, seed=1))
     f.add("eq_bool_scalar", aten.eq.Scalar, randbool(6), False)
     f.add("lt_empty", aten.lt.Tensor, torch.zeros(0, 3), torch.zeros(3))
@@ -53,7 +54,8 @@ def logic(f):
         for dtype in (torch.int64, torch.int32, torch.int8):
             f.add(f"{name}_{str(dtype)[6:]}", op.Tensor, randint(6, lo=-100, hi=100, dtype=dtype),
                   randint(6, lo=-100, hi=100, seed=1, dtype=dtype))
-        f.add(f"{name}_uint8", op.Tensor, randint(6, lo=0, hi=255, dtype=torch.uint8), randint(6, lo=0, hi=255, seed=1, dtype=torch.uint8))
+        f.add(f"{name}_uint8", op.Tensor, randint(6, lo=0, hi=255, dtype=torch.uint8),
+              randint(6, lo=0, hi=255, seed=1, dtype=torch.uint8))
         f.add(f"{name}_scalar", op.Scalar, randint(6, lo=-100, hi=100), 12)
     for name in ("__and__", "__or__"):
         f.add(f"{name}_bool", getattr(aten, name).Tensor, randbool(6), randbool(6, seed=1))
@@ -65,27 +67,28 @@ def logic(f):
 
 def where(f):
     c = randbool(2, 3)
-    f.add("where", aten.where.self, c, rand(2, 3), rand(2, 3, seed=1), exact=True)
+    f.add("where", aten.where.self, c, rand(2, 3), rand(2, 3, seed=1))
     for i, (a, b, d) in enumerate([((2, 1, 5), (4, 1), ()), ((), (2, 3), (3,)), ((2, 3), (), ()), ((3, 1), (1, 4), (1,)),
                                    ((1,), (0, 3), (1, 3)), ((2, 1, 1, 5), (1, 3, 4, 5), ()), ((1, 4, 5), (5,), (2, 1, 1, 5)),
                                    ((2, 1, 2, 1, 3), (2, 1, 1, 3), (3,)), ((1, 1, 4, 4), (2, 3, 4, 4), (1,))]):
-        f.add(f"where_broadcast_{i}", aten.where.self, randbool(*a), rand(*b), rand(*d, seed=1), exact=True)
-    f.add("where_masked_infinity", aten.where.self, randbool(2, 1, 1, 4), torch.tensor(-INF), rand(2, 2, 3, 4), exact=True)
-    f.add("where_nan_not_leaked", aten.where.self, torch.tensor([True, False]), torch.tensor([1.0, NAN]), torch.tensor([NAN, 2.0]), exact=True)
-    f.add("where_int64", aten.where.self, c, randint(2, 3, lo=-9, hi=9), randint(3, lo=-9, hi=9, seed=1), exact=True)
-    f.add("where_bool", aten.where.self, c, randbool(2, 3, seed=1), randbool(2, 3, seed=2), exact=True)
-    f.add("where_half", aten.where.self, c, rand(2, 3, dtype=torch.float16), rand(2, 3, seed=1, dtype=torch.float16), exact=True)
-    f.add("where_mixed", aten.where.self, c, rand(2, 3), randint(2, 3, lo=-9, hi=9), exact=True)
-    f.add("where_constants", aten.where.self, c, Const(rand(2, 3)), Const(rand(3, 2, seed=1).t()), exact=True)
-    f.add("where_scalar_other", aten.where.ScalarOther, c, rand(2, 3), -1.5, exact=True)
-    f.add("where_scalar_self", aten.where.ScalarSelf, c, 2.5, rand(2, 3), exact=True)
-    f.add("where_scalars", aten.where.Scalar, c, 1.0, 0.0, exact=True)
+        f.add(f"where_broadcast_{i}", aten.where.self, randbool(*a), rand(*b), rand(*d, seed=1))
+    f.add("where_masked_infinity", aten.where.self, randbool(2, 1, 1, 4), torch.tensor(-INF), rand(2, 2, 3, 4))
+    f.add("where_nan_not_leaked", aten.where.self, torch.tensor([True, False]), torch.tensor([1.0, NAN]),
+          torch.tensor([NAN, 2.0]))
+    f.add("where_int64", aten.where.self, c, randint(2, 3, lo=-9, hi=9), randint(3, lo=-9, hi=9, seed=1))
+    f.add("where_bool", aten.where.self, c, randbool(2, 3, seed=1), randbool(2, 3, seed=2))
+    f.add("where_half", aten.where.self, c, rand(2, 3, dtype=torch.float16), rand(2, 3, seed=1, dtype=torch.float16))
+    f.add("where_mixed", aten.where.self, c, rand(2, 3), randint(2, 3, lo=-9, hi=9))
+    f.add("where_constants", aten.where.self, c, Const(rand(2, 3)), Const(rand(3, 2, seed=1).t()))
+    f.add("where_scalar_other", aten.where.ScalarOther, c, rand(2, 3), -1.5)
+    f.add("where_scalar_self", aten.where.ScalarSelf, c, 2.5, rand(2, 3))
+    f.add("where_scalars", aten.where.Scalar, c, 1.0, 0.0)
     x = rand(2, 3, 4)
-    f.add("masked_fill_number", aten.masked_fill.Scalar, x, randbool(3, 1), -INF, exact=True)
-    f.add("masked_fill_tensor", aten.masked_fill.Tensor, x, randbool(4), torch.tensor(7.0), exact=True)
-    f.add("masked_fill_int64", aten.masked_fill.Scalar, randint(2, 3, lo=-9, hi=9), c, -100, exact=True)
-    f.add("masked_fill_half", aten.masked_fill.Scalar, rand(2, 3, dtype=torch.float16), c, -65504.0, exact=True)
-    f.add("masked_fill_wider_mask", aten.masked_fill.Scalar, rand(3), c, 0.0, exact=True)
+    f.add("masked_fill_number", aten.masked_fill.Scalar, x, randbool(3, 1), -INF)
+    f.add("masked_fill_tensor", aten.masked_fill.Tensor, x, randbool(4), torch.tensor(7.0))
+    f.add("masked_fill_int64", aten.masked_fill.Scalar, randint(2, 3, lo=-9, hi=9), c, -100)
+    f.add("masked_fill_half", aten.masked_fill.Scalar, rand(2, 3, dtype=torch.float16), c, -65504.0)
+    f.add("masked_fill_wider_mask", aten.masked_fill.Scalar, rand(3), c, 0.0)
 
 
 CAST_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
@@ -93,36 +96,45 @@ CAST_DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, to
 
 
 def cast():
-    """Every pair of dtypes (F24). Values that C leaves undefined (float to a narrower integer, out of range) are left out."""
-    f = Family("cast")
+    """Every pair of dtypes (F24), without the values that C leaves undefined (floats out of an integer's range)."""
+    f = Family("cast", exact=True)
     for source in CAST_DTYPES:
         for target in CAST_DTYPES:
-            f.add(f"{name_of(source)}_to_{name_of(target)}", aten._to_copy.default, sample(source, target), dtype=target, exact=True)
-    f.add("int32_to_float32_rounds", aten._to_copy.default, torch.tensor([2, -1, 0, 16777217], dtype=torch.int32), dtype=torch.float32, exact=True)
-    f.add("int64_to_float32_rounds", aten._to_copy.default, torch.tensor([16777217, -16777219, 2147483647]), dtype=torch.float32, exact=True)
-    f.add("float32_to_int32_truncates", aten._to_copy.default, torch.tensor([-1.7, 2.9, -0.5]), dtype=torch.int32, exact=True)
-    f.add("float32_to_bool_nan", aten._to_copy.default, torch.tensor([-3.0, 0.0, 0.5, -0.0, NAN, 1e-30]), dtype=torch.bool, exact=True)
+            f.add(f"{name_of(source)}_to_{name_of(target)}", aten._to_copy.default, sample(source, target),
+                  dtype=target)
+    f.add("int32_to_float32_rounds", aten._to_copy.default, torch.tensor([2, -1, 0, 16777217], dtype=torch.int32),
+          dtype=torch.float32)
+    f.add("int64_to_float32_rounds", aten._to_copy.default, torch.tensor([16777217, -16777219, 2147483647]),
+          dtype=torch.float32)
+    f.add("float32_to_int32_truncates", aten._to_copy.default, torch.tensor([-1.7, 2.9, -0.5]), dtype=torch.int32)
+    f.add("float32_to_bool_nan", aten._to_copy.default, torch.tensor([-3.0, 0.0, 0.5, -0.0, NAN, 1e-30]),
+          dtype=torch.bool)
     f.add("float32_to_float16_edges", aten._to_copy.default,
-          torch.tensor([65504.0, 65519.0, 65520.0, -70000.0, 2049.0, 2051.0, 0.0999755859375, 6.2e-5, NAN, INF, -INF]), dtype=torch.float16, exact=True)
+          torch.tensor([65504.0, 65519.0, 65520.0, -70000.0, 2049.0, 2051.0, 0.0999755859375, 6.2e-5, NAN, INF, -INF]),
+          dtype=torch.float16)
     f.add("float32_to_bfloat16_edges", aten._to_copy.default,
-          torch.tensor([1.00390625, 1.01171875, -1.00390625, 3.3e38, 0.1, NAN, INF, -INF]), dtype=torch.bfloat16, exact=True)
-    f.add("float16_subnormal_to_float32", aten._to_copy.default, torch.tensor([6e-8, -6e-8, 5.9e-5, 1e-4], dtype=torch.float16), dtype=torch.float32, exact=True)
-    f.add("int32_to_uint8_wraps", aten._to_copy.default, torch.tensor([300, -1, 256], dtype=torch.int32), dtype=torch.uint8, exact=True)
-    f.add("int64_to_int8_wraps", aten._to_copy.default, torch.tensor([200, -129, 128, 65537]), dtype=torch.int8, exact=True)
-    f.add("int64_to_int16_wraps", aten._to_copy.default, torch.tensor([40000, -40000, 65536]), dtype=torch.int16, exact=True)
-    f.add("int64_to_float16_overflow", aten._to_copy.default, torch.tensor([70000, -70000, 2049]), dtype=torch.float16, exact=True)
-    f.add("no_dtype", aten._to_copy.default, rand(2, 3), exact=True)
-    f.add("same_dtype", aten._to_copy.default, rand(2, 3), dtype=torch.float32, exact=True)
-    f.add("0dim", aten._to_copy.default, torch.tensor(3), dtype=torch.float32, exact=True)
-    f.add("empty", aten._to_copy.default, torch.zeros(0, 4), dtype=torch.int64, exact=True)
-    f.add("rank6", aten._to_copy.default, randint(2, 1, 2, 1, 2, 3, lo=-9, hi=9), dtype=torch.float32, exact=True)
-    f.add("constant_half_transposed", aten._to_copy.default, Const(rand(4, 3, dtype=torch.float16).t()), dtype=torch.float32, exact=True)
-    f.add("constant_int8", aten._to_copy.default, Const(randint(3, 5, lo=-128, hi=127, dtype=torch.int8)), dtype=torch.float32, exact=True)
-    f.add("to_dtype", aten.to.dtype, randint(2, 3, lo=-9, hi=9), torch.float32, exact=True)
-    f.add("to_dtype_same", aten.to.dtype, rand(2, 3), torch.float32, exact=True)
-    f.add("to_dtype_bool", aten.to.dtype, randint(2, 3, lo=-1, hi=1), torch.bool, exact=True)
-    f.add("to_dtype_layout", aten.to.dtype_layout, rand(2, 3), dtype=torch.int32, exact=True)
-    f.add("type_as", aten.type_as.default, randint(2, 3, lo=-9, hi=9), rand(1), exact=True)
+          torch.tensor([1.00390625, 1.01171875, -1.00390625, 3.3e38, 0.1, NAN, INF, -INF]), dtype=torch.bfloat16)
+    f.add("float16_subnormal_to_float32", aten._to_copy.default,
+          torch.tensor([6e-8, -6e-8, 5.9e-5, 1e-4], dtype=torch.float16), dtype=torch.float32)
+    f.add("int32_to_uint8_wraps", aten._to_copy.default, torch.tensor([300, -1, 256], dtype=torch.int32),
+          dtype=torch.uint8)
+    f.add("int64_to_int8_wraps", aten._to_copy.default, torch.tensor([200, -129, 128, 65537]), dtype=torch.int8)
+    f.add("int64_to_int16_wraps", aten._to_copy.default, torch.tensor([40000, -40000, 65536]), dtype=torch.int16)
+    f.add("int64_to_float16_overflow", aten._to_copy.default, torch.tensor([70000, -70000, 2049]), dtype=torch.float16)
+    f.add("no_dtype", aten._to_copy.default, rand(2, 3))
+    f.add("same_dtype", aten._to_copy.default, rand(2, 3), dtype=torch.float32)
+    f.add("0dim", aten._to_copy.default, torch.tensor(3), dtype=torch.float32)
+    f.add("empty", aten._to_copy.default, torch.zeros(0, 4), dtype=torch.int64)
+    f.add("rank6", aten._to_copy.default, randint(2, 1, 2, 1, 2, 3, lo=-9, hi=9), dtype=torch.float32)
+    f.add("constant_half_transposed", aten._to_copy.default, Const(rand(4, 3, dtype=torch.float16).t()),
+          dtype=torch.float32)
+    f.add("constant_int8", aten._to_copy.default, Const(randint(3, 5, lo=-128, hi=127, dtype=torch.int8)),
+          dtype=torch.float32)
+    f.add("to_dtype", aten.to.dtype, randint(2, 3, lo=-9, hi=9), torch.float32)
+    f.add("to_dtype_same", aten.to.dtype, rand(2, 3), torch.float32)
+    f.add("to_dtype_bool", aten.to.dtype, randint(2, 3, lo=-1, hi=1), torch.bool)
+    f.add("to_dtype_layout", aten.to.dtype_layout, rand(2, 3), dtype=torch.int32)
+    f.add("type_as", aten.type_as.default, randint(2, 3, lo=-9, hi=9), rand(1))
     return f
 
 
