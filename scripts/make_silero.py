@@ -72,7 +72,8 @@ def main():
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     os.makedirs(args.out, exist_ok=True)
-    weights = args.weights or os.path.join(pypi_weights.fetch(PACKAGE, args.out), "silero_vad", "data", "silero_vad_16k.safetensors")
+    weights = args.weights or os.path.join(pypi_weights.fetch(PACKAGE, args.out),
+                                           "silero_vad", "data", "silero_vad_16k.safetensors")
 
     net = SileroVad().eval()
     net.load_state_dict(load_file(weights), strict=True)

@@ -12,7 +12,8 @@ from .case import Case, Program, case, one
 class StoredStrides(nn.Module):
     def __init__(self, rng):
         super().__init__()
-        self.conv = nn.Parameter(rng.randn(4, 3, 3, 3, scale=0.2).to(memory_format=torch.channels_last), requires_grad=False)
+        weight = rng.randn(4, 3, 3, 3, scale=0.2).to(memory_format=torch.channels_last)
+        self.conv = nn.Parameter(weight, requires_grad=False)
         shared = rng.randn(64)
         self.register_buffer("offset", shared[4:20].view(4, 4))
         self.register_buffer("transposed", rng.randn(4, 3).t())
@@ -34,8 +35,9 @@ def stored_strides(rng):
 
 class NonFinite(nn.Module):
     def forward(self, x, mask):
-        return (x.masked_fill(mask == 0, float("-inf")), torch.full((2, 2), float("inf")), x.clamp(min=float("-inf"), max=1.0),
-                torch.full((3,), float("nan")), x * float("inf"), x.masked_fill(mask == 0, float("nan")).relu())
+        inf, nan = float("inf"), float("nan")
+        return (x.masked_fill(mask == 0, -inf), torch.full((2, 2), inf), x.clamp(min=-inf, max=1.0),
+                torch.full((3,), nan), x * inf, x.masked_fill(mask == 0, nan).relu())
 
 
 @case

@@ -123,7 +123,8 @@ def pool():
     f.add("max_pool1d", aten.max_pool1d.default, rand(2, 3, 8), [3], [2], [1], exact=True)
     average = aten.avg_pool2d.default
     for args in (([2, 2],), ([3, 3], [2, 2], [1, 1]), ([3, 3], [2, 2], [1, 1], False, False),
-                 ([3, 3], [2, 2], [1, 1], True), ([3, 3], [2, 2], [1, 1], True, False), ([2, 3], [1, 2]), ([2, 2], [2, 2], [0, 0], False, True, 3)):
+                 ([3, 3], [2, 2], [1, 1], True), ([3, 3], [2, 2], [1, 1], True, False),
+                 ([2, 3], [1, 2]), ([2, 2], [2, 2], [0, 0], False, True, 3)):
         f.add(f"avg_pool2d_{len(f.lines)}", average, x, *args)
     f.add("avg_pool2d_half", average, x.half(), [2, 2])
     f.add("avg_pool1d", aten.avg_pool1d.default, rand(2, 3, 8), [3], [2], [1])
