@@ -64,9 +64,7 @@ fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
             bytes.splice(to..(to + piece.len()).min(bytes.len()), piece);
         }
         Damage::Word { at, value, bytes: count } => {
-            for (byte, new) in
-                bytes.iter_mut().skip(at % len).zip(value.to_le_bytes()).map(|(b, n)| (b, n)).take(count)
-            {
+            for (byte, new) in bytes.iter_mut().skip(at % len).zip(value.to_le_bytes()).take(count) {
                 *byte = new;
             }
         }
