@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod base;
+pub mod delegate;
 pub mod gpu;
 pub mod import;
 pub mod ir;

@@ -1,0 +1,119 @@
+//! What all delegates on one device share: the device, its profile, pipelines, packed constants.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use super::{constants::PackedConstant, pipelines::PipelineKey};
+use crate::{
+    base::{Error, Result},
+    gpu::{self, Gpu, GpuOptions, Pipeline},
+    ops::PackKey,
+    shader::{Access, DeviceClass, DeviceProfile, Need, Needs},
+};
+
+/// An open device with what delegates share on it.
+pub struct Context {
+    gpu: Gpu,
+    profile: DeviceProfile,
+    pub(super) pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
+    pub(super) constants: Mutex<HashMap<PackKey, Weak<PackedConstant>>>,
+}
+
+impl Context {
+    /// Opens a device. `VKDELEGATE_ACCESS` (`ssbo` or `bda`) overrides how kernels reach their buffers.
+    ///
+    /// # Errors
+    /// No loader, no device, or an access that the device does not offer.
+    pub fn open(options: GpuOptions, access: Option<Access>) -> Result<Arc<Context>> {
+        let gpu = Gpu::open(options)?;
+        let access = match access {
+            Some(access) => Some(access),
+            None => access_from_environment()?,
+        };
+        let profile = profile_of(&gpu, access)?;
+        Ok(Arc::new(Context { gpu, profile, pipelines: Mutex::default(), constants: Mutex::default() }))
+    }
+
+    /// The device.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// What planners know of the device.
+    pub fn profile(&self) -> &DeviceProfile {
+        &self.profile
+    }
+}
+
+/// Locks a mutex whose data stays sound when a thread that held it has panicked.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn access_from_environment() -> Result<Option<Access>> {
+    match std::env::var("VKDELEGATE_ACCESS").ok().as_deref().map(str::trim) {
+        None | Some("") => Ok(None),
+        Some("ssbo") => Ok(Some(Access::Ssbo)),
+        Some("bda") => Ok(Some(Access::Bda)),
+        Some(other) => {
+            Err(Error::invalid_input(format!("VKDELEGATE_ACCESS is `{other}`; it takes ssbo or bda")))
+        }
+    }
+}
+
+/// Descriptors go through the texture cache on phones; device addresses skip the bounds checks that Vulkan on the
+/// CPU makes for every lane.
+fn profile_of(gpu: &Gpu, access: Option<Access>) -> Result<DeviceProfile> {
+    let caps = gpu.caps();
+    let features = needs_met(&caps.features);
+    let class = match caps.class {
+        gpu::DeviceClass::Adreno6xx => DeviceClass::Adreno6xx,
+        gpu::DeviceClass::Adreno7xx => DeviceClass::Adreno7xx,
+        gpu::DeviceClass::Adreno8xx => DeviceClass::Adreno8xx,
+        gpu::DeviceClass::Mali => DeviceClass::Mali,
+        gpu::DeviceClass::Desktop => DeviceClass::Desktop,
+        gpu::DeviceClass::Cpu => DeviceClass::Cpu,
+    };
+    let has_bda = features.contains(Need::BufferDeviceAddress);
+    let access = match access {
+        Some(Access::Bda) if !has_bda => {
+            return Err(Error::unsupported(format!(
+                "access through device addresses was asked for, and `{}` has no bufferDeviceAddress",
+                gpu.info().description.name
+            )));
+        }
+        Some(access) => access,
+        None if has_bda && class == DeviceClass::Cpu => Access::Bda,
+        None => Access::Ssbo,
+    };
+    let limits = &caps.limits;
+    Ok(DeviceProfile {
+        name: gpu.info().description.name.clone(),
+        class,
+        access,
+        features,
+        max_storage_buffer_range_bytes: limits.max_storage_buffer_range_bytes,
+        max_buffer_bytes: limits.max_buffer_bytes.min(limits.max_memory_allocation_bytes),
+        storage_offset_alignment_bytes: limits.min_storage_buffer_offset_alignment_bytes.max(4),
+        max_groups: limits.max_group_count,
+        max_invocations: limits.max_group_invocations,
+        max_shared_bytes: limits.max_shared_memory_bytes,
+    })
+}
+
+fn needs_met(features: &gpu::Features) -> Needs {
+    let offered = [
+        (features.buffer_device_address, Need::BufferDeviceAddress),
+        (features.storage_16bit, Need::Storage16Bit),
+        (features.storage_8bit, Need::Storage8Bit),
+        (features.shader_float16, Need::ShaderFloat16),
+        (features.shader_int8, Need::ShaderInt8),
+        (features.shader_int16, Need::ShaderInt16),
+        (features.integer_dot_product, Need::IntegerDot),
+        (features.subgroup_arithmetic && features.subgroup_shuffle, Need::Subgroup),
+    ];
+    let met: Vec<Need> = offered.into_iter().filter(|(offered, _)| *offered).map(|(_, need)| need).collect();
+    Needs::of(&met)
+}

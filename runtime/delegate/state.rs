@@ -1,0 +1,101 @@
+//! Buffers of the program that outlast a run: their initial values, and what the caller reads and sets.
+
+use super::{
+    constants::COPY_TIMEOUT,
+    context::Context,
+    convert::{to_device, to_host},
+};
+use crate::{
+    base::{Error, HostTensor, Result},
+    gpu::{Buffer, BufferDesc, CopyRegion, RecorderDesc, StagingDesc, StagingDirection},
+    ir::Constant,
+    ops::Tensor,
+    plan::PlannedState,
+};
+
+/// One state on the device.
+pub struct DeviceState {
+    /// Name of the buffer in the program.
+    pub name: String,
+    /// Dtype, sizes and element kind; its storage means nothing outside a plan.
+    pub tensor: Tensor,
+    /// Where it lies.
+    pub buffer: Buffer,
+    initial: Constant,
+}
+
+impl DeviceState {
+    /// Makes the state and gives it its initial value.
+    pub fn new(context: &Context, planned: &PlannedState, initial: Constant) -> Result<DeviceState> {
+        let len_bytes = planned.tensor.region().len_bytes;
+        let buffer =
+            context.gpu().create_buffer(&BufferDesc { name: &planned.name, size_bytes: len_bytes.max(4) })?;
+        let state =
+            DeviceState { name: planned.name.clone(), tensor: planned.tensor.clone(), buffer, initial };
+        state.reset(context)?;
+        Ok(state)
+    }
+
+    /// Gives the state its initial value.
+    pub fn reset(&self, context: &Context) -> Result<()> {
+        self.write(context, &self.initial.to_tensor()?)
+    }
+
+    /// Gives the state a value.
+    pub fn set(&self, context: &Context, value: &HostTensor) -> Result<()> {
+        if value.dtype() != self.tensor.dtype || value.sizes() != self.tensor.sizes {
+            return Err(Error::invalid_input(format!(
+                "state `{}` is {}{:?}, got {}{:?}",
+                self.name,
+                self.tensor.dtype,
+                self.tensor.sizes,
+                value.dtype(),
+                value.sizes()
+            )));
+        }
+        self.write(context, value)
+    }
+
+    fn write(&self, context: &Context, value: &HostTensor) -> Result<()> {
+        let mut bytes = vec![0u8; self.tensor.region().len_bytes as usize];
+        to_device(value, &self.tensor, &mut bytes)
+            .map_err(|error| error.context(format!("state `{}`", self.name)))?;
+        context.upload(&self.buffer, bytes.len(), |offset, out| {
+            out.copy_from_slice(&bytes[offset..offset + out.len()]);
+            Ok(())
+        })
+    }
+
+    /// Reads the state back.
+    pub fn read(&self, context: &Context) -> Result<HostTensor> {
+        let len_bytes = self.tensor.region().len_bytes;
+        if len_bytes == 0 {
+            return to_host(&self.tensor, &[]);
+        }
+        let gpu = context.gpu();
+        let staging = gpu.create_staging(&StagingDesc {
+            name: "state read-back",
+            size_bytes: len_bytes.next_multiple_of(4),
+            direction: StagingDirection::Readback,
+        })?;
+        let mut recorder = gpu.record(&RecorderDesc { name: "state read-back", timestamps: false })?;
+        recorder.copy(
+            &self.buffer,
+            staging.buffer(),
+            &[CopyRegion { src_offset_bytes: 0, dst_offset_bytes: 0, len_bytes }],
+        )?;
+        gpu.submit(&recorder.end()?)?.wait(COPY_TIMEOUT)?;
+        staging.read_with(0, len_bytes as usize, |bytes| to_host(&self.tensor, bytes))?
+    }
+}
+
+/// Finds a state by its name in the program.
+///
+/// # Errors
+/// When there is none of that name; the message lists those there are.
+pub fn find<'a>(states: &'a [DeviceState], name: &str) -> Result<&'a DeviceState> {
+    states.iter().find(|state| state.name == name).ok_or_else(|| {
+        let names: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
+        Error::invalid_input(format!("there is no state `{name}`; this method has: {}", names.join(", ")))
+    })
+}
