@@ -48,6 +48,13 @@ pub struct InlinePayload {
     tensor: HostTensor,
 }
 
+impl InlinePayload {
+    /// The bytes of `tensor` as a payload.
+    pub fn new(tensor: HostTensor) -> InlinePayload {
+        InlinePayload { id: PayloadId::unique(), tensor }
+    }
+}
+
 impl Payload for InlinePayload {
     fn id(&self) -> PayloadId {
         self.id
@@ -119,7 +126,7 @@ impl Constant {
             sizes: tensor.sizes().to_vec(),
             strides: shape::contiguous_strides(tensor.sizes()),
             offset_elems: 0,
-            payload: Arc::new(InlinePayload { id: PayloadId::unique(), tensor }),
+            payload: Arc::new(InlinePayload::new(tensor)),
         }
     }
 

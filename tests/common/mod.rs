@@ -4,5 +4,7 @@
 
 pub mod cases;
 pub mod compare;
+pub mod device;
+pub mod one_op;
 pub mod program;
 pub mod zip;
