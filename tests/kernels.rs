@@ -373,11 +373,37 @@ fn predicates_see_nan() {
 }
 
 #[test]
+fn copy_runs_backwards() {
+    let x: Vec<f32> = (0..12).map(|v| v as f32).collect();
+    let params = copy::Params {
+        n_elems: 12,
+        x_start: 3,
+        sizes: [1, 1, 1, 1, 1, 1, 3, 4],
+        x_strides: [0, 0, 0, 0, 0, 0, 4, 1u32.wrapping_neg()],
+        y_strides: [0, 0, 0, 0, 0, 0, 4, 1],
+    };
+    let expected: Vec<f32> = (0..12).map(|v| (v / 4 * 4 + 3 - v % 4) as f32).collect();
+    for_each_access(|gpu, access| {
+        let dispatch = copy::dispatch(
+            copy::Axes { dtype: copy::Dtype::F32 },
+            copy::Spec::default(),
+            copy::Operands { x: region(0), y: region(1) },
+            params,
+            [1, 1, 1],
+            "copy",
+        );
+        let out = &run(gpu, access, &dispatch, &[bytes_of(&x), vec![0; 48]])[1];
+        assert_eq!(floats_of(out), expected, "by {access}");
+    });
+}
+
+#[test]
 fn copy_permutes_and_leaves_the_rest_alone() {
     // x is [2, 3, 5]; y takes its permutation [5, 2, 3] into rows of 4 elements.
     let x: Vec<f32> = (0..30).map(|v| v as f32).collect();
     let params = copy::Params {
         n_elems: 30,
+        x_start: 0,
         sizes: [1, 1, 1, 1, 1, 5, 2, 3],
         x_strides: [0, 0, 0, 0, 0, 1, 15, 5],
         y_strides: [0, 0, 0, 0, 0, 8, 4, 1],

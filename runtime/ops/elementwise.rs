@@ -170,7 +170,28 @@ fn copy_same(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
 }
 
 fn copy_one(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
-    let (sizes, strides) = shape::merge_dims(&src.sizes, &[&src.strides, &dst.strides]);
+    copy_reversed(cx, src, dst, &[])
+}
+
+/// Copies `src` to `dst` of the same sizes, dtype and element kind, running backwards over the dims in `reversed`.
+pub(super) fn copy_reversed(
+    cx: &mut Lowering<'_>,
+    src: &Tensor,
+    dst: &Tensor,
+    reversed: &[usize],
+) -> Result<()> {
+    if dst.numel() == 0 {
+        return Ok(());
+    }
+    let mut src_strides = src.strides.clone();
+    let mut x_start = 0;
+    for &dim in reversed {
+        x_start += (src.sizes[dim] - 1) * src.strides[dim];
+        // A negative number in two's complement; it merges with no other dim.
+        src_strides[dim] = src.strides[dim].wrapping_neg();
+    }
+    let (sizes, strides) = shape::merge_dims(&src.sizes, &[&src_strides, &dst.strides]);
+    let wrapped: Vec<usize> = strides[0].iter().map(|&stride| stride as u32 as usize).collect();
     let groups = cx.groups_1d(dst.numel(), LOCAL_X)?;
     cx.emit(kernels::copy::dispatch(
         kernels::copy::Axes { dtype: element_axis!(copy, src.element) },
@@ -178,8 +199,9 @@ fn copy_one(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
         kernels::copy::Operands { x: src.region(), y: dst.region() },
         kernels::copy::Params {
             n_elems: dst.numel() as u32,
+            x_start: x_start as u32,
             sizes: pad(&sizes, 1)?,
-            x_strides: pad(&strides[0], 0)?,
+            x_strides: pad(&wrapped, 0)?,
             y_strides: pad(&strides[1], 0)?,
         },
         groups,

@@ -309,6 +309,11 @@ impl<'p> Lowering<'p> {
         }
     }
 
+    /// Whether values of `dtype` kept as `element` are half-precision numbers.
+    pub fn is_half(&self, dtype: DType, element: Element) -> bool {
+        element == Element::F16 || self.round_mode(dtype, element) == round_mode::F16
+    }
+
     /// Adds a storage.
     pub fn add_storage(&mut self, kind: StorageKind, len_bytes: u64, name: String) -> StorageId {
         self.storages.push(Storage { kind, len_bytes, name });

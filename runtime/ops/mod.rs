@@ -29,10 +29,25 @@ macro_rules! float_axis {
     };
 }
 
+/// The `dtype` axis of a kernel that moves elements as they are: `i32` for every 32-bit element, and `f16`.
+macro_rules! move_axis {
+    ($kernel:ident, $element:expr) => {
+        match $element {
+            $crate::ops::Element::F16 => $crate::shader::kernels::$kernel::Dtype::F16,
+            $crate::ops::Element::F32 | $crate::ops::Element::I32 => {
+                $crate::shader::kernels::$kernel::Dtype::I32
+            }
+        }
+    };
+}
+
 mod args;
 pub mod elementwise;
+mod fill;
+mod join;
 mod lowering;
 mod packing;
+mod rearrange;
 mod resolve;
 mod rows;
 mod scalar;

@@ -1,12 +1,15 @@
 //! The table of op families: one line each.
 
-use super::{Op, softmax, view};
+use super::{Op, join, rearrange, softmax, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
+    &join::Join,
+    &rearrange::Rearrange,
     &softmax::Softmax,
     &view::Copy,
+    &view::Overwrite,
     &view::Views,
 ];
 

@@ -11,10 +11,12 @@
 mod copy;
 mod layout;
 mod look;
+mod overwrite;
 
 pub use copy::Copy;
 pub use layout::Layout;
 pub use look::{View, select_of, slice_of, views};
+pub use overwrite::Overwrite;
 
 use super::{Args, Lowering, Meta, Op, Operand, Tensor};
 use crate::base::{Error, HostTensor, Result, shape};
@@ -155,6 +157,19 @@ pub fn tensor_at(tensor: &Tensor, layout: &Layout) -> Tensor {
         offset_elems: layout.offset,
         ..tensor.clone()
     }
+}
+
+/// `tensor`, or a copy of it where a write to `other` could change it.
+///
+/// # Errors
+/// As [`Lowering::alloc`].
+pub fn apart_from(cx: &mut Lowering<'_>, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
+    if tensor.storage != other.storage {
+        return Ok(tensor.clone());
+    }
+    let copied = cx.alloc(tensor.dtype, &tensor.sizes)?;
+    cx.copy(tensor, &copied)?;
+    Ok(copied)
 }
 
 /// Dims that a copy of the view's elements goes over; 0 where the view needs none.
