@@ -457,7 +457,11 @@ impl<'p> Lowering<'p> {
         self.duplicate(tensor)
     }
 
-    fn alloc_as(&mut self, dtype: DType, element: Element, sizes: &[usize]) -> Result<Tensor> {
+    /// A new contiguous tensor whose elements are kept as `element`, where a kernel wants more than the dtype does.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn alloc_as(&mut self, dtype: DType, element: Element, sizes: &[usize]) -> Result<Tensor> {
         let len_bytes = self.check_size(sizes, element)?;
         let name = self.current.name.clone();
         let storage = self.add_storage(StorageKind::Arena, len_bytes, name);

@@ -42,12 +42,15 @@ macro_rules! move_axis {
 }
 
 mod args;
+mod batch_norm;
 pub mod elementwise;
 mod fill;
 mod join;
 mod lowering;
+mod norm;
 mod packing;
 mod rearrange;
+mod reduce;
 mod resolve;
 mod rows;
 mod scalar;

@@ -1,12 +1,15 @@
 //! The table of op families: one line each.
 
-use super::{Op, join, rearrange, softmax, view};
+use super::{Op, batch_norm, join, norm, rearrange, reduce, softmax, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
+    &batch_norm::BatchNorm,
     &join::Join,
+    &norm::Norm,
     &rearrange::Rearrange,
+    &reduce::Reduce,
     &softmax::Softmax,
     &view::Copy,
     &view::Overwrite,
