@@ -1,3 +1,5 @@
+//! Archives made by hand, sound and hostile.
+
 use super::*;
 use crate::import::testing::{ZipEntry, zip};
 
