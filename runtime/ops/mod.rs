@@ -16,7 +16,6 @@ macro_rules! element_axis {
 }
 
 /// The `dtype` axis of a kernel that has `f32` and `f16`; an error for integers.
-#[allow(unused_macros)]
 macro_rules! float_axis {
     ($kernel:ident, $element:expr) => {
         match $element {
@@ -46,9 +45,12 @@ mod batch_norm;
 pub mod elementwise;
 mod fill;
 mod join;
+mod linear;
 mod lowering;
+pub mod matmul;
 mod norm;
 mod packing;
+mod product;
 mod rearrange;
 mod reduce;
 mod resolve;

@@ -1,12 +1,14 @@
 //! The table of op families: one line each.
 
-use super::{Op, batch_norm, join, norm, rearrange, reduce, softmax, view};
+use super::{Op, batch_norm, join, linear, matmul, norm, rearrange, reduce, softmax, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
     &batch_norm::BatchNorm,
     &join::Join,
+    &linear::Linear,
+    &matmul::Matmul,
     &norm::Norm,
     &rearrange::Rearrange,
     &reduce::Reduce,

@@ -1,0 +1,412 @@
+//! Lowering of a matrix product `y = alpha a b + beta bias`, which `linear`, the `matmul` family, 1x1 convolution
+//! and attention share.
+//!
+//! Operands are batched matrices with any strides. Here their dims are merged to what kernels take (two batch
+//! dims, rows, columns), the kernel and its loads are chosen, and a product that one descriptor or one dispatch
+//! does not reach is halved until it does.
+
+use super::{Element, Lowering, Tensor, elementwise::pad, fill::fill};
+use crate::{
+    base::{Error, Result, Scalar, shape},
+    shader::{Access, DeviceClass, Dispatch, Region, kernels},
+};
+
+/// The matrix on the right of a product.
+#[derive(Clone, Debug)]
+pub enum Columns {
+    /// Sizes `[..., k, n]`, whose leading dims broadcast to the result's.
+    Live(Tensor),
+    /// A constant of sizes `[n, k]`, packed as [`Packing::Panels4`](super::Packing::Panels4).
+    Panels(Tensor),
+}
+
+/// `alpha * a * b + beta * bias`, with sums in 32 bits.
+#[derive(Clone, Debug)]
+pub struct Product {
+    /// Sizes `[..., m, k]`, whose leading dims broadcast to the result's.
+    pub a: Tensor,
+    /// The matrix on the right.
+    pub b: Columns,
+    /// Broadcasts to the result; `None` when it does not count.
+    pub bias: Option<Tensor>,
+    /// Factor of the sum.
+    pub alpha: f32,
+    /// Factor of the bias.
+    pub beta: f32,
+    /// Stores 32-bit results as they are, though their dtype is narrower under this precision.
+    pub keeps_f32: bool,
+}
+
+impl Product {
+    /// `a * b`.
+    pub fn new(a: Tensor, b: Columns) -> Product {
+        Product { a, b, bias: None, alpha: 1.0, beta: 1.0, keeps_f32: false }
+    }
+
+    /// The product with sums over nothing, for a factor of 0, which hides NaN as it does in PyTorch.
+    #[must_use]
+    pub fn without_terms(mut self) -> Product {
+        let drop_dim = |tensor: &Tensor, dim: usize| {
+            let mut sizes = tensor.sizes.clone();
+            sizes[dim] = 0;
+            tensor.restrided(sizes, tensor.strides.clone(), 0)
+        };
+        self.a = drop_dim(&self.a, self.a.sizes.len() - 1);
+        if let Columns::Live(b) = &self.b {
+            self.b = Columns::Live(drop_dim(b, b.sizes.len() - 2));
+        }
+        self
+    }
+
+    /// Emits what computes the product into `y`, contiguous, of sizes `[..., m, n]`.
+    ///
+    /// # Errors
+    /// When an operand does not broadcast, or the device cannot bind a piece of it however small.
+    pub fn emit(self, cx: &mut Lowering<'_>, y: &Tensor) -> Result<()> {
+        if y.numel() == 0 {
+            return Ok(());
+        }
+        if self.a.sizes.last() == Some(&0) && self.bias.is_none() {
+            return fill(cx, y, Scalar::Float(0.0));
+        }
+        if let Some(launch) = Launch::new(&self, y)? {
+            return launch.emit(cx);
+        }
+        let batch = &y.sizes[..y.sizes.len() - 2];
+        let mut flat = |tensor: &Tensor| -> Result<Tensor> {
+            let own = &tensor.sizes[tensor.sizes.len() - 2..];
+            cx.contiguous(&tensor.broadcast_to(&[batch, own].concat())?)
+        };
+        let product = Product {
+            a: flat(&self.a)?,
+            b: match &self.b {
+                Columns::Live(b) => Columns::Live(flat(b)?),
+                Columns::Panels(_) => self.b,
+            },
+            bias: self.bias.as_ref().map(|bias| cx.contiguous(&bias.broadcast_to(&y.sizes)?)).transpose()?,
+            ..self
+        };
+        let launch = Launch::new(&product, y)?;
+        launch.ok_or_else(|| Error::internal("contiguous batches do not merge"))?.emit(cx)
+    }
+}
+
+/// A product over exactly two batch dims. `a` has sizes `[b0, b1, m, k]`, `y` and `bias` `[b0, b1, m, n]`, a live
+/// `b` `[b0, b1, k, n]`; panels have `[panels, 4 k]`.
+#[derive(Clone)]
+struct Launch {
+    a: Tensor,
+    b: Columns,
+    bias: Option<Tensor>,
+    y: Tensor,
+    alpha: f32,
+    beta: f32,
+    keeps_f32: bool,
+}
+
+impl Launch {
+    /// Merges dims; `None` when more than two batch dims are left.
+    fn new(product: &Product, y: &Tensor) -> Result<Option<Launch>> {
+        let batch_rank = y.sizes.len() - 2;
+        let (batch, matrix) = y.sizes.split_at(batch_rank);
+        let (m, n) = (matrix[0], matrix[1]);
+        let k = product.a.sizes.last().copied().unwrap_or(1);
+        let a = product.a.broadcast_to(&[batch, &[m, k]].concat())?;
+        let bias = product.bias.as_ref().map(|bias| bias.broadcast_to(&y.sizes)).transpose()?;
+        let b = match &product.b {
+            Columns::Live(b) => Some(b.broadcast_to(&[batch, &[k, n]].concat())?),
+            Columns::Panels(_) => None,
+        };
+        // Without batches of its own, b lets the batch dims join the rows.
+        let shared = b.as_ref().is_none_or(|b| b.strides[..batch_rank].iter().all(|&stride| stride == 0));
+        let outer_rank = if shared { batch_rank + 1 } else { batch_rank };
+        let mut strides: Vec<&[usize]> = vec![&y.strides[..outer_rank], &a.strides[..outer_rank]];
+        strides.extend(bias.as_ref().map(|bias| &bias.strides[..outer_rank]));
+        if !shared {
+            strides.extend(b.as_ref().map(|b| &b.strides[..outer_rank]));
+        }
+        let (mut sizes, mut merged) = shape::merge_dims(&y.sizes[..outer_rank], &strides);
+        if shared && sizes.is_empty() {
+            sizes.push(1);
+            merged.iter_mut().for_each(|strides| strides.push(0));
+        }
+        let wanted = if shared { 3 } else { 2 };
+        if sizes.len() > wanted {
+            return Ok(None);
+        }
+        sizes.splice(0..0, std::iter::repeat_n(1, wanted - sizes.len()));
+        merged.iter_mut().for_each(|strides| {
+            strides.splice(0..0, std::iter::repeat_n(0, wanted - strides.len()));
+        });
+        let mut merged = merged.into_iter();
+        let mut outer = |tensor: &Tensor, kept: &[usize]| {
+            let strides = merged.next().unwrap_or_default();
+            let rest = tensor.sizes.len() - kept.len();
+            let strides = [&strides, &tensor.strides[rest..]].concat();
+            tensor.restrided([&sizes, kept].concat(), strides, 0)
+        };
+        let kept = |last: usize| if shared { vec![last] } else { vec![m, last] };
+        let (y, a) = (outer(y, &kept(n)), outer(&a, &kept(k)));
+        let bias = bias.as_ref().map(|bias| outer(bias, &kept(n)));
+        let b = match (&product.b, b) {
+            (Columns::Panels(weight), _) => {
+                Columns::Panels(weight.restrided(vec![n.div_ceil(4), 4 * k], vec![4 * k, 1], 0))
+            }
+            (Columns::Live(_), Some(b)) if shared => {
+                let matrix = &b.strides[batch_rank..];
+                Columns::Live(b.restrided(vec![sizes[0], sizes[1], k, n], [&[0, 0], matrix].concat(), 0))
+            }
+            (Columns::Live(_), Some(b)) => Columns::Live(outer(&b, &[k, n])),
+            (Columns::Live(b), None) => Columns::Live(b.clone()),
+        };
+        let Product { alpha, beta, keeps_f32, .. } = *product;
+        Ok(Some(Launch { a, b, bias, y, alpha, beta, keeps_f32 }.with_columns()))
+    }
+
+    /// A single column becomes a single row, which many invocations share: `(a b)^T = b^T a^T`.
+    fn with_columns(self) -> Launch {
+        match &self.b {
+            Columns::Live(b) if self.columns() == 1 && self.rows() > 1 => Launch {
+                a: transposed(b),
+                b: Columns::Live(transposed(&self.a)),
+                bias: self.bias.as_ref().map(transposed),
+                y: transposed(&self.y),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    fn batches(&self) -> usize {
+        self.y.sizes[0] * self.y.sizes[1]
+    }
+
+    fn rows(&self) -> usize {
+        self.y.sizes[2]
+    }
+
+    fn columns(&self) -> usize {
+        self.y.sizes[3]
+    }
+
+    fn depth(&self) -> usize {
+        self.a.sizes[3]
+    }
+
+    fn emit(self, cx: &mut Lowering<'_>) -> Result<()> {
+        match self.halves(cx) {
+            Some((first, second)) => {
+                first.emit(cx)?;
+                second.emit(cx)
+            }
+            None => {
+                let dispatch =
+                    if self.rows() == 1 { self.row_dispatch(cx)? } else { self.tile_dispatch(cx)? };
+                cx.emit(dispatch)
+            }
+        }
+    }
+
+    /// Two products that give the same, when one launch is too large for the device.
+    fn halves(&self, cx: &Lowering<'_>) -> Option<(Launch, Launch)> {
+        let profile = cx.profile();
+        let reach = match profile.access {
+            Access::Ssbo => {
+                profile.max_storage_buffer_range_bytes.saturating_sub(profile.storage_offset_alignment_bytes)
+            }
+            Access::Bda => u64::MAX,
+        };
+        let too_big = |tensor: &Tensor| tensor.region().len_bytes > reach;
+        let rows_too_big = too_big(&self.y) || too_big(&self.a) || self.bias.as_ref().is_some_and(too_big);
+        let columns_too_big = match &self.b {
+            Columns::Live(b) | Columns::Panels(b) => too_big(b),
+        };
+        let [groups_x, groups_y, groups_z] = profile.max_groups.map(|groups| groups as usize);
+        let batches = self.batches();
+        if batches > groups_z || batches > 1 && (rows_too_big || columns_too_big) {
+            let dim = usize::from(self.y.sizes[0] == 1);
+            return Some(self.halved(dim, self.y.sizes[dim] / 2));
+        }
+        let tile = self.tile_rows(cx);
+        let half_rows = (self.rows() / 2).next_multiple_of(if self.rows() > tile { tile } else { 1 });
+        if (rows_too_big || self.rows().div_ceil(tile) > groups_x) && self.rows() > 1 {
+            return Some(self.halved(2, half_rows));
+        }
+        let half_columns = (self.columns() / 2).next_multiple_of(4);
+        let too_many_columns = self.rows() > 1 && self.columns().div_ceil(4 * 32) > groups_y;
+        if (columns_too_big || too_many_columns) && half_columns < self.columns() {
+            return Some(self.halved(3, half_columns));
+        }
+        None
+    }
+
+    /// The first `at` of the result's dim `dim`, and the rest.
+    fn halved(&self, dim: usize, at: usize) -> (Launch, Launch) {
+        let piece = |start: usize, len: usize| Launch {
+            a: if dim == 3 { self.a.clone() } else { narrowed(&self.a, dim, start, len) },
+            b: match &self.b {
+                Columns::Panels(b) if dim == 3 => Columns::Panels(narrowed(b, 0, start / 4, len.div_ceil(4))),
+                Columns::Live(b) if dim != 2 => Columns::Live(narrowed(b, dim, start, len)),
+                b => b.clone(),
+            },
+            bias: self.bias.as_ref().map(|bias| narrowed(bias, dim, start, len)),
+            y: narrowed(&self.y, dim, start, len),
+            ..*self
+        };
+        (piece(0, at), piece(at, self.y.sizes[dim] - at))
+    }
+
+    /// Rows of one invocation's tile. A CPU pays for each load, so it wants large tiles; a GPU wants registers.
+    fn tile_rows(&self, cx: &Lowering<'_>) -> usize {
+        if cx.profile().class == DeviceClass::Cpu && self.rows() > 8 { 16 } else { 4 }
+    }
+
+    /// Whether rows of a can be loaded as vectors along k.
+    fn a_vec4(&self) -> bool {
+        self.depth().is_multiple_of(4) && vectors_along(&self.a, 3)
+    }
+
+    /// How b is loaded: see `b_loads` in the kernels.
+    fn b_loads(&self) -> u32 {
+        const ELEMENTS: u32 = 0;
+        const ALONG_COLUMNS: u32 = 1;
+        const ALONG_K: u32 = 2;
+        match &self.b {
+            Columns::Panels(_) => ALONG_COLUMNS,
+            Columns::Live(b) if self.columns().is_multiple_of(4) && vectors_along(b, 3) => ALONG_COLUMNS,
+            Columns::Live(b) if self.depth().is_multiple_of(4) && vectors_along(b, 2) => ALONG_K,
+            Columns::Live(_) => ELEMENTS,
+        }
+    }
+
+    /// Strides of b as the kernels take them: of the batch dims, of k, and from one column (or panel) to the next.
+    fn b_strides(&self) -> Result<[u32; 4]> {
+        match &self.b {
+            Columns::Panels(b) => pad(&[0, 0, 4, b.strides[0]], 0),
+            Columns::Live(b) => {
+                let step = if self.b_loads() == 1 { 4 } else { b.strides[3] };
+                pad(&[b.strides[0], b.strides[1], b.strides[2], step], 0)
+            }
+        }
+    }
+
+    fn bias_strides(&self) -> Result<[u32; 4]> {
+        self.bias.as_ref().map_or(Ok([0; 4]), |bias| pad(&bias.strides, 0))
+    }
+
+    /// Regions of a, b, bias and y. Those that are not read have no bytes, and others are bound in their place.
+    fn regions(&self) -> [Region; 4] {
+        let b = match &self.b {
+            Columns::Live(b) | Columns::Panels(b) => b.region(),
+        };
+        let bias = self.bias.as_ref().map_or(b, Tensor::region);
+        let [a, b] = [self.a.region(), b].map(|region| if region.len_bytes == 0 { bias } else { region });
+        [a, b, bias, self.y.region()]
+    }
+
+    fn check_elements(&self) -> Result<()> {
+        let b = match &self.b {
+            Columns::Live(b) | Columns::Panels(b) => b.element,
+        };
+        if self.a.element != b || self.bias.as_ref().is_some_and(|bias| bias.element != b) {
+            return Err(Error::internal("the operands of a product are stored in different ways"));
+        }
+        Ok(())
+    }
+
+    fn round_mode(&self, cx: &Lowering<'_>) -> u32 {
+        if self.keeps_f32 { 0 } else { cx.round_mode(self.y.dtype, self.y.element) }
+    }
+
+    fn tile_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+        use kernels::matmul::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
+        self.check_elements()?;
+        let tile = self.tile_rows(cx);
+        let axes = Axes {
+            dtype: float_axis!(matmul, self.a.element)?,
+            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+            tile_m: if tile == 16 { TileM::TileM16 } else { TileM::TileM4 },
+        };
+        let spec = Spec {
+            round_mode: self.round_mode(cx),
+            a_vec4: u32::from(self.a_vec4()),
+            b_loads: self.b_loads(),
+            has_bias: u32::from(self.bias.is_some()),
+            ..Spec::default()
+        };
+        let [a, b, bias, y] = self.regions();
+        let params = Params {
+            m: self.rows() as u32,
+            n: self.columns() as u32,
+            k: self.depth() as u32,
+            batch_1: self.y.sizes[1] as u32,
+            alpha: self.alpha,
+            beta: self.beta,
+            a_strides: pad(&self.a.strides, 0)?,
+            b_strides: self.b_strides()?,
+            bias_strides: self.bias_strides()?,
+            y_strides: pad(&self.y.strides[..3], 0)?,
+        };
+        let panels_a_group = 4 * spec.local_x.max(1) as usize;
+        let groups = [self.rows().div_ceil(tile), self.columns().div_ceil(panels_a_group), self.batches()];
+        let groups = groups.map(|groups| groups as u32);
+        Ok(dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label()))
+    }
+
+    fn row_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+        use kernels::matmul_row::{Axes, Operands, Out, Params, Spec, dispatch};
+        const SPLIT: u32 = 16;
+        self.check_elements()?;
+        let axes = Axes {
+            dtype: float_axis!(matmul_row, self.a.element)?,
+            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+        };
+        let spec = Spec {
+            round_mode: self.round_mode(cx),
+            a_vec4: u32::from(self.a_vec4()),
+            b_loads: self.b_loads(),
+            has_bias: u32::from(self.bias.is_some()),
+            ..Spec::default()
+        };
+        let [a, b, bias, y] = self.regions();
+        let params = Params {
+            m: 1,
+            n: self.columns() as u32,
+            k: self.depth() as u32,
+            batch_1: self.y.sizes[1] as u32,
+            alpha: self.alpha,
+            beta: self.beta,
+            a_strides: pad(&self.a.strides, 0)?,
+            b_strides: self.b_strides()?,
+            bias_strides: self.bias_strides()?,
+            y_strides: pad(&self.y.strides[..3], 0)?,
+        };
+        let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / SPLIT)?;
+        let groups = [x, y_groups, self.batches() as u32];
+        Ok(dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label()))
+    }
+}
+
+/// The last two dims swapped.
+fn transposed(tensor: &Tensor) -> Tensor {
+    let (mut sizes, mut strides) = (tensor.sizes.clone(), tensor.strides.clone());
+    let rank = sizes.len();
+    sizes.swap(rank - 2, rank - 1);
+    strides.swap(rank - 2, rank - 1);
+    tensor.restrided(sizes, strides, 0)
+}
+
+/// `len` of the tensor's dim `dim`, from `start` on.
+fn narrowed(tensor: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
+    let mut sizes = tensor.sizes.clone();
+    sizes[dim] = len;
+    tensor.restrided(sizes, tensor.strides.clone(), start * tensor.strides[dim])
+}
+
+/// Whether 4 consecutive elements along `dim` can be loaded as a vector, at every 4th of them.
+fn vectors_along(tensor: &Tensor, dim: usize) -> bool {
+    let others_aligned = (0..tensor.sizes.len())
+        .filter(|&other| other != dim && tensor.sizes[other] > 1)
+        .all(|other| tensor.strides[other].is_multiple_of(4));
+    tensor.strides[dim] == 1 && others_aligned && tensor.starts_aligned4()
+}

@@ -1,0 +1,74 @@
+// What the kernels of a matrix product y = alpha a b + beta bias share: operands, parameters and loads. All
+// sums are in f32.
+//
+// Operands are batched matrices of any strides, in elements: `*_strides` hold those of batch dim 0, batch dim 1,
+// and the matrix. Columns of b come in panels of 4. `b_loads` says how: 0 by element; 1 as vectors along the
+// columns, where b_strides[3] is the step from one panel to the next; 2 as vectors along k, where k is a
+// multiple of 4. `a_vec4` says that a comes in vectors along k, where k is a multiple of 4.
+#ifndef PRODUCT_GLSL
+#define PRODUCT_GLSL
+
+#include "lib/access.glsl"
+
+READS(0, a, T)
+READS(1, b, T)
+READS(2, bias, T)
+WRITES(3, y, Y)
+PUSH(BASE(a) BASE(b) BASE(bias) BASE(y)
+    uint m; uint n; uint k; uint batch_1; float alpha; float beta;
+    uint a_strides[4];    // batch 0, batch 1, row, k
+    uint b_strides[4];    // batch 0, batch 1, k, column or panel
+    uint bias_strides[4]; // batch 0, batch 1, row, column
+    uint y_strides[3];    // batch 0, batch 1, row
+)
+
+const uint B_ELEMENTS = 0u;
+const uint B_ALONG_COLUMNS = 1u;
+const uint B_ALONG_K = 2u;
+
+uint batch_0_index() { return gl_WorkGroupID.z / batch_1; }
+uint batch_1_index() { return gl_WorkGroupID.z % batch_1; }
+uint a_batch() { return batch_0_index() * a_strides[0] + batch_1_index() * a_strides[1]; }
+uint b_batch() { return batch_0_index() * b_strides[0] + batch_1_index() * b_strides[1]; }
+
+// Elements from the start of b's batch to the panel's first one; columns past the end repeat the last.
+uvec4 panel_columns(uint panel) {
+    if (b_loads == B_ALONG_COLUMNS) return uvec4(panel * b_strides[3]);
+    return min(uvec4(0u, 1u, 2u, 3u) + 4u * panel, uvec4(n - 1u)) * b_strides[3];
+}
+
+// b at one k and the panel's 4 columns; `at` is the offset of k.
+vec4 load_b(uint at, uvec4 columns) {
+    if (b_loads == B_ALONG_COLUMNS) return LOAD4F(b, at + columns.x);
+    return vec4(LOADF(b, at + columns.x), LOADF(b, at + columns.y), LOADF(b, at + columns.z), LOADF(b, at + columns.w));
+}
+
+// b at 4 consecutive k, a row each.
+mat4 load_b4(uint at, uvec4 columns) {
+    if (b_loads == B_ALONG_K) {
+        return transpose(mat4(LOAD4F(b, at + columns.x), LOAD4F(b, at + columns.y), LOAD4F(b, at + columns.z), LOAD4F(b, at + columns.w)));
+    }
+    uint step = b_strides[2];
+    return mat4(load_b(at, columns), load_b(at + step, columns), load_b(at + 2u * step, columns), load_b(at + 3u * step, columns));
+}
+
+// a at 4 consecutive k.
+vec4 load_a4(uint at) {
+    if (a_vec4 != 0u) return LOAD4F(a, at);
+    uint step = a_strides[3];
+    return vec4(LOADF(a, at), LOADF(a, at + step), LOADF(a, at + 2u * step), LOADF(a, at + 3u * step));
+}
+
+// Scales a sum, adds the bias and stores, unless the column is past the end.
+void finish(uint row, uint column, float sum) {
+    if (column >= n) return;
+    float value = alpha * sum;
+    if (has_bias != 0u) {
+        uint at = batch_0_index() * bias_strides[0] + batch_1_index() * bias_strides[1];
+        value += beta * LOADF(bias, at + row * bias_strides[2] + column * bias_strides[3]);
+    }
+    uint at = batch_0_index() * y_strides[0] + batch_1_index() * y_strides[1];
+    STOREF(y, at + row * y_strides[2] + column, value);
+}
+
+#endif

@@ -1,0 +1,61 @@
+//! Matrix product with tiles of `tile_m` rows and 4 columns an invocation: y = alpha a b + beta bias.
+//!
+//! Work groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns, z batches. All invocations of
+//! a group read the same rows of a. Parameters: see `lib/product.glsl`.
+//! axis dtype = f32 f16
+//! axis out = f32 f16
+//! axis tile_m = 4 16
+//! axis access = ssbo bda
+//! spec 0 round_mode = 0
+//! spec 1 local_x = 32
+//! spec 2 a_vec4 = 0
+//! spec 3 b_loads = 0
+//! spec 4 has_bias = 0
+//! local local_x
+//! needs dtype=f16 : storage_16bit
+//! skip dtype=f32 out=f16
+#ifdef OUT_F16
+#define Y float16_t
+#else
+#define Y float
+#endif
+#include "lib/product.glsl"
+
+void main() {
+    uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (panel * 4u >= n) return;
+    uint first_row = gl_WorkGroupID.x * TILE_M;
+    uvec4 columns = panel_columns(panel);
+    uint b_at = b_batch();
+    uint a_at[TILE_M];
+    vec4 sums[TILE_M];
+    for (uint r = 0u; r < TILE_M; r++) {
+        a_at[r] = a_batch() + min(first_row + r, m - 1u) * a_strides[2];
+        sums[r] = vec4(0.0);
+    }
+    for (uint rest = k / 4u; rest > 0u; rest--) {
+        mat4 w = load_b4(b_at, columns);
+        b_at += 4u * b_strides[2];
+        for (uint r = 0u; r < TILE_M; r++) {
+            vec4 v = load_a4(a_at[r]);
+            a_at[r] += 4u * a_strides[3];
+            sums[r] += v.x * w[0];
+            sums[r] += v.y * w[1];
+            sums[r] += v.z * w[2];
+            sums[r] += v.w * w[3];
+        }
+    }
+    for (uint rest = k % 4u; rest > 0u; rest--) {
+        vec4 w = load_b(b_at, columns);
+        b_at += b_strides[2];
+        for (uint r = 0u; r < TILE_M; r++) {
+            sums[r] += LOADF(a, a_at[r]) * w;
+            a_at[r] += a_strides[3];
+        }
+    }
+    for (uint r = 0u; r < TILE_M; r++) {
+        uint row = first_row + r;
+        if (row >= m) return;
+        for (uint c = 0u; c < 4u; c++) finish(row, panel * 4u + c, sums[r][c]);
+    }
+}
