@@ -38,7 +38,10 @@ fn the_readme_lists_the_supported_ops() {
         fs::write(&path, format!("{}{table}{}", &readme[..start], &readme[end..])).unwrap();
         return;
     }
-    assert!(readme[start..end] == table, "the README's table is stale: run `UPDATE=1 cargo test --test docs`");
+    assert!(
+        readme[start..end] == table,
+        "the README's table is stale: run `UPDATE=1 cargo test --test docs`"
+    );
 }
 
 #[test]
@@ -48,8 +51,10 @@ fn the_readme_names_no_command_that_make_lacks() {
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
     let mut missing = Vec::new();
     for (start, _) in readme.match_indices("make ") {
-        let target: String = readme[start + 5..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
-        let named = readme[..start].ends_with(['`', ' ', '\n']) && (readme[..start].ends_with('`') || readme[..start].ends_with("    "));
+        let target: String =
+            readme[start + 5..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+        let named = readme[..start].ends_with(['`', ' ', '\n'])
+            && (readme[..start].ends_with('`') || readme[..start].ends_with("    "));
         if named && !target.is_empty() && !makefile.contains(&format!("\n{target}:")) {
             missing.push(target);
         }
