@@ -3,7 +3,7 @@
 //! A [`Lowering`] collects what one plan does, node by node, as plain data. It knows the device's profile and
 //! no device. Offsets into tensors are 32 bits wide in kernels, so no tensor has more than 2^32 - 1 elements.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     Meta,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     base::{DType, Error, Result, shape},
-    ir::TensorRef,
+    ir::{PayloadId, TensorRef},
     shader::{DeviceProfile, Dispatch, Need, Region, StorageId},
 };
 
@@ -218,8 +218,18 @@ pub struct Lowering<'p> {
     dispatches: Vec<Dispatch>,
     prepacks: Vec<Prepack>,
     pack_storages: HashMap<PackKey, StorageId>,
+    panel_constants: HashSet<LayoutKey>,
     status: Option<StorageId>,
     current: Current,
+}
+
+/// A constant by its bytes and its layout in them.
+type LayoutKey = (PayloadId, Vec<usize>, Vec<usize>, usize);
+
+fn layout_key(constant: &TensorRef) -> LayoutKey {
+    let constant = constant.constant();
+    let (sizes, strides) = (constant.sizes().to_vec(), constant.strides().to_vec());
+    (constant.payload().id(), sizes, strides, constant.offset_elems())
 }
 
 /// Everything that a finished [`Lowering`] collected.
@@ -243,6 +253,7 @@ impl<'p> Lowering<'p> {
             dispatches: Vec::new(),
             prepacks: Vec::new(),
             pack_storages: HashMap::new(),
+            panel_constants: HashSet::new(),
             status: None,
             current: Current::default(),
         }
@@ -400,6 +411,17 @@ impl<'p> Lowering<'p> {
                 if tensor.element == want { Ok(tensor.clone()) } else { self.converted(tensor, tensor.dtype) }
             }
         }
+    }
+
+    /// Says that some node takes `constant` in [`Packing::Panels4`], so that others can share those bytes.
+    pub fn expect_panels(&mut self, constant: &TensorRef) {
+        self.panel_constants.insert(layout_key(constant));
+    }
+
+    /// Whether some node of the plan takes `constant` in [`Packing::Panels4`]: a tied table is then read from the
+    /// panels, and held once.
+    pub fn has_panels(&self, constant: &TensorRef) -> bool {
+        self.panel_constants.contains(&layout_key(constant))
     }
 
     /// A constant in device memory, packed once for all plans and nodes that ask for the same packing.

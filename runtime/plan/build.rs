@@ -46,6 +46,7 @@ pub fn build(method: &Method, inputs: &[InputMeta], options: &PlanOptions) -> Re
         node_names: Vec::new(),
     };
     planner.add_inputs(inputs)?;
+    planner.expect_panels();
     for (_, node) in graph.nodes() {
         planner.add_node(node).map_err(|error| error.at_node(&node.name))?;
     }
@@ -113,6 +114,16 @@ impl<'a> Planner<'a> {
             self.values.insert(input.value, resolved);
         }
         Ok(())
+    }
+
+    /// Tells the lowering which constants are weights of a linear, before any node asks for another packing.
+    fn expect_panels(&mut self) {
+        for (_, node) in self.graph.nodes().filter(|(_, node)| node.op == "aten.linear.default") {
+            let weight = node.value_arg("weight").and_then(|weight| self.values.get(&weight));
+            if let Some(Resolved::Tensor(Operand::Constant(constant))) = weight {
+                self.cx.expect_panels(constant);
+            }
+        }
     }
 
     fn user_input(&mut self, value: ValueId, index: usize, meta: &InputMeta) -> Result<Resolved<Operand>> {
