@@ -92,7 +92,8 @@ fn floats_of(bytes: &[u8]) -> Vec<f32> {
 
 fn unary_dispatch(dtype: unary::Dtype, spec: unary::Spec, count: usize, a: f32, b: f32) -> Dispatch {
     let n_elems = u32::try_from(count).unwrap();
-    let params = unary::Params { n_elems, a, b, sizes: [1, 1, 1, n_elems], x_strides: [0, 0, 0, 1] };
+    let params =
+        unary::Params { n_elems, quads: 0, sizes: [1, 1, 1, n_elems], a, b, c: 1.0, x_strides: [0, 0, 0, 1] };
     let operands = unary::Operands { x: region(0), y: region(1) };
     unary::dispatch(unary::Axes { dtype }, spec, operands, params, [n_elems.div_ceil(64), 1, 1], "unary")
 }

@@ -14,6 +14,8 @@ use crate::{
 pub struct Grid<const INPUTS: usize> {
     /// Elements of the output.
     pub n_elems: u32,
+    /// 1 where an invocation takes four consecutive elements (only by [`launch_quads`]), else 0.
+    pub quads: u32,
     /// Sizes of the output.
     pub sizes: [u32; 4],
     /// Strides of each input over those sizes.
@@ -27,7 +29,7 @@ pub struct Binding<const INPUTS: usize> {
     pub out: Region,
     /// The inputs, in order.
     pub inputs: [Region; INPUTS],
-    /// Work groups for one invocation an element, 64 in a group.
+    /// Work groups for one invocation an element, or for four elements, 64 in a group.
     pub groups: [u32; 3],
 }
 
@@ -45,6 +47,30 @@ pub fn launch<const INPUTS: usize>(
     inputs: [&Tensor; INPUTS],
     make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
 ) -> Result<()> {
+    launch_as(cx, out, inputs, false, make)
+}
+
+/// As [`launch`], for kernels over `lib/pointwise.glsl`, which take four elements an invocation where
+/// [`Grid::quads`] says so.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_quads<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    inputs: [&Tensor; INPUTS],
+    make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
+    launch_as(cx, out, inputs, true, make)
+}
+
+fn launch_as<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    inputs: [&Tensor; INPUTS],
+    allow_quads: bool,
+    make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
     if out.numel() == 0 {
         return Ok(());
     }
@@ -56,9 +82,9 @@ pub fn launch<const INPUTS: usize>(
         }
     }
     if let Some(piece_elems) = piece_elems(cx, out, &tensors) {
-        return launch_pieces(cx, out, &tensors, piece_elems, make);
+        return launch_pieces(cx, out, &tensors, piece_elems, allow_quads, make);
     }
-    launch_one(cx, out, &tensors, &make)
+    launch_one(cx, out, &tensors, allow_quads, &make)
 }
 
 fn merged(out: &Tensor, tensors: &[Tensor]) -> (Vec<usize>, Vec<Vec<usize>>) {
@@ -72,17 +98,36 @@ fn launch_one<const INPUTS: usize>(
     cx: &mut Lowering<'_>,
     out: &Tensor,
     tensors: &[Tensor],
+    allow_quads: bool,
     make: &impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
 ) -> Result<()> {
     let (sizes, strides) = merged(out, tensors);
-    let mut grid = Grid { n_elems: out.numel() as u32, sizes: pad(&sizes, 1)?, strides: [[0; 4]; INPUTS] };
+    let quads = allow_quads && takes_quads(out, tensors, &sizes, &strides);
+    let mut grid = Grid {
+        n_elems: out.numel() as u32,
+        quads: u32::from(quads),
+        sizes: pad(&sizes, 1)?,
+        strides: [[0; 4]; INPUTS],
+    };
     let mut regions = [out.region(); INPUTS];
     for (index, tensor) in tensors.iter().enumerate() {
         grid.strides[index] = pad(&strides[index + 1], 0)?;
         regions[index] = tensor.region();
     }
-    let groups = cx.groups_1d(out.numel(), LOCAL_X)?;
+    let groups = cx.groups_1d(out.numel() / if quads { 4 } else { 1 }, LOCAL_X)?;
     cx.emit(make(&grid, &Binding { out: out.region(), inputs: regions, groups }))
+}
+
+/// Whether every four consecutive elements of `out` lie in one row, and each input is constant along rows, or
+/// contiguous there and aligned.
+fn takes_quads(out: &Tensor, tensors: &[Tensor], sizes: &[usize], strides: &[Vec<usize>]) -> bool {
+    let aligned = |tensor: &Tensor, strides: &[usize]| match strides.split_last() {
+        Some((0, _)) => true,
+        Some((1, outer)) => tensor.starts_aligned4() && outer.iter().all(|stride| stride.is_multiple_of(4)),
+        _ => false,
+    };
+    sizes.last().is_some_and(|size| size.is_multiple_of(4))
+        && std::iter::once(out).chain(tensors).zip(strides).all(|(tensor, strides)| aligned(tensor, strides))
 }
 
 /// Elements of one piece when the launch must be split and can be; `None` when it fits.
@@ -103,6 +148,7 @@ fn launch_pieces<const INPUTS: usize>(
     out: &Tensor,
     tensors: &[Tensor],
     piece_elems: usize,
+    allow_quads: bool,
     make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
 ) -> Result<()> {
     let total = out.numel();
@@ -111,7 +157,7 @@ fn launch_pieces<const INPUTS: usize>(
         let len = piece_elems.min(total - start);
         let piece = |tensor: &Tensor| tensor.restrided(vec![len], vec![1], start);
         let pieces: Vec<Tensor> = tensors.iter().map(piece).collect();
-        launch_one(cx, &piece(out), &pieces, &make)?;
+        launch_one(cx, &piece(out), &pieces, allow_quads, &make)?;
         start += len;
     }
     Ok(())
@@ -226,4 +272,38 @@ fn convert(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
         let params = Params { n_elems: grid.n_elems, sizes: grid.sizes, x_strides: grid.strides[0] };
         kernels::convert::dispatch(axes, spec, operands, params, binding.groups, label.clone())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{base::DType, shader::StorageId};
+
+    fn takes(sizes: &[usize], strides: &[usize], offset_elems: usize) -> bool {
+        let tensor = |strides: Vec<usize>, offset_elems| Tensor {
+            storage: StorageId(0),
+            dtype: DType::F32,
+            element: Element::F32,
+            sizes: sizes.to_vec(),
+            strides,
+            offset_elems,
+        };
+        let out = tensor(shape::contiguous_strides(sizes), 0);
+        let input = [tensor(strides.to_vec(), offset_elems)];
+        let (sizes, strides) = merged(&out, &input);
+        takes_quads(&out, &input, &sizes, &strides)
+    }
+
+    #[test]
+    fn quads_need_aligned_rows() {
+        assert!(takes(&[3, 8], &[8, 1], 0));
+        assert!(takes(&[3, 8], &[0, 1], 4));
+        assert!(takes(&[3, 8], &[1, 0], 1));
+        assert!(takes(&[3, 5, 4], &[20, 4, 1], 0));
+        assert!(!takes(&[3, 8], &[8, 1], 2), "an unaligned start");
+        assert!(!takes(&[3, 8], &[9, 1], 0), "unaligned rows");
+        assert!(!takes(&[4, 8], &[1, 4], 0), "a transposed input");
+        assert!(!takes(&[3, 6], &[0, 1], 0), "a row that is no multiple of 4");
+        assert!(!takes(&[], &[], 0), "a single element");
+    }
 }

@@ -42,6 +42,7 @@ macro_rules! move_axis {
 
 mod args;
 mod batch_norm;
+mod binary;
 pub mod elementwise;
 mod fill;
 mod join;
@@ -49,6 +50,7 @@ mod linear;
 mod lowering;
 pub mod matmul;
 mod norm;
+mod operands;
 mod packing;
 mod product;
 mod rearrange;

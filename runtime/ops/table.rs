@@ -1,11 +1,12 @@
 //! The table of op families: one line each.
 
-use super::{Op, batch_norm, join, linear, matmul, norm, rearrange, reduce, softmax, view};
+use super::{Op, batch_norm, binary, join, linear, matmul, norm, rearrange, reduce, softmax, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
     &batch_norm::BatchNorm,
+    &binary::Binary,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,
