@@ -60,14 +60,16 @@ mod rows;
 mod scalar;
 mod softmax;
 mod table;
+mod tensor;
 pub mod view;
 
 pub use args::{ArgValue, Args};
-pub use lowering::{Element, Lowered, Lowering, Operand, Precision, Storage, StorageKind, Tensor};
+pub use lowering::{Lowered, Lowering, Precision, Storage, StorageKind};
 pub use packing::{PackKey, Packing, Prepack};
 pub use resolve::{Resolved, resolve};
 pub use scalar::{SCALAR_TARGETS, eval_scalar, is_scalar_target};
 pub use table::{OPS, find, supported_targets};
+pub use tensor::{Element, Operand, Tensor};
 
 use crate::base::{DType, HostTensor, Result};
 
