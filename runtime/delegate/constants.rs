@@ -27,6 +27,7 @@ impl Context {
     /// The packed constant of `prepack`: one that a living delegate holds, or a new one.
     pub(super) fn packed(&self, prepack: &Prepack) -> Result<Arc<PackedConstant>> {
         let key = prepack.key();
+        let _packing = lock(&self.packing);
         if let Some(constant) = lock(&self.constants).get(&key).and_then(std::sync::Weak::upgrade) {
             return Ok(constant);
         }

@@ -8,7 +8,7 @@ use std::{
 use super::{constants::PackedConstant, pipelines::PipelineKey};
 use crate::{
     base::{Error, Result},
-    gpu::{self, Gpu, GpuOptions, Pipeline},
+    gpu::{self, Gpu, GpuError, GpuOptions, Pipeline},
     ops::PackKey,
     shader::{Access, DeviceClass, DeviceProfile, Need, Needs},
 };
@@ -19,6 +19,8 @@ pub struct Context {
     profile: DeviceProfile,
     pub(super) pipelines: Mutex<HashMap<PipelineKey, Pipeline>>,
     pub(super) constants: Mutex<HashMap<PackKey, Weak<PackedConstant>>>,
+    /// Held while a constant is packed, so that two delegates built at once share it.
+    pub(super) packing: Mutex<()>,
 }
 
 impl Context {
@@ -33,12 +35,23 @@ impl Context {
             None => access_from_environment()?,
         };
         let profile = profile_of(&gpu, access)?;
-        Ok(Arc::new(Context { gpu, profile, pipelines: Mutex::default(), constants: Mutex::default() }))
+        Ok(Arc::new(Context {
+            gpu,
+            profile,
+            pipelines: Mutex::default(),
+            constants: Mutex::default(),
+            packing: Mutex::default(),
+        }))
     }
 
     /// The device.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
+    }
+
+    /// Fails when the device is lost: nothing that it holds can be trusted any more.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        if self.gpu.is_lost() { Err(GpuError::DeviceLost.into()) } else { Ok(()) }
     }
 
     /// What planners know of the device.

@@ -2,14 +2,22 @@
 //!
 //! Knows plans and the GPU layer, and no op: what a dispatch computes was settled when it was lowered.
 
+mod build;
 mod constants;
 mod context;
 mod convert;
 mod error;
+mod memory;
 mod pipelines;
 mod record;
+mod results;
 mod session;
 mod state;
 
+#[doc(hidden)]
+pub use build::BuildHooks;
+pub use build::BuildOptions;
 pub use context::Context;
-pub use session::{BuildOptions, MemoryReport, RunTiming, Session};
+pub use memory::MemoryReport;
+pub use results::RunOutputs;
+pub use session::{RunTiming, Session};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{constants::PackedConstant, context::Context};
+use super::{build::BuildOptions, constants::PackedConstant, context::Context};
 use crate::{
     base::{Error, Result},
     gpu::{
@@ -82,13 +82,14 @@ pub fn record(
     plan: &Plan,
     layout: &TransferLayout,
     memory: &Memory<'_>,
-    timestamps: bool,
+    options: &BuildOptions,
 ) -> Result<Recording> {
-    let mut recorder = context.gpu().record(&RecorderDesc { name: &plan.method, timestamps })?;
+    let desc = RecorderDesc { name: &plan.method, timestamps: options.timestamps };
+    let mut recorder = context.gpu().record(&desc)?;
     let writer = Writer { context, plan, memory };
     writer.uploads(&mut recorder, layout)?;
-    for (dispatch, barrier) in plan.dispatches.iter().zip(&plan.barriers) {
-        if *barrier {
+    for (index, (dispatch, barrier)) in plan.dispatches.iter().zip(&plan.barriers).enumerate() {
+        if *barrier && options.hooks.dropped_barrier != Some(index) {
             recorder.barrier(Scope::COMPUTE, Scope::COMPUTE);
         }
         writer.dispatch(&mut recorder, dispatch)?;

@@ -38,11 +38,14 @@ impl DeviceState {
 
     /// Gives the state its initial value.
     pub fn reset(&self, context: &Context) -> Result<()> {
-        self.write(context, &self.initial.to_tensor()?)
+        self.write(context, &self.bytes_of(&self.initial.to_tensor()?)?)
     }
 
-    /// Gives the state a value.
-    pub fn set(&self, context: &Context, value: &HostTensor) -> Result<()> {
+    /// The bytes of a value that the state can hold.
+    ///
+    /// # Errors
+    /// Another dtype, other sizes, or an integer that does not fit.
+    pub fn bytes_of(&self, value: &HostTensor) -> Result<Vec<u8>> {
         if value.dtype() != self.tensor.dtype || value.sizes() != self.tensor.sizes {
             return Err(Error::invalid_input(format!(
                 "state `{}` is {}{:?}, got {}{:?}",
@@ -53,13 +56,17 @@ impl DeviceState {
                 value.sizes()
             )));
         }
-        self.write(context, value)
-    }
-
-    fn write(&self, context: &Context, value: &HostTensor) -> Result<()> {
         let mut bytes = vec![0u8; self.tensor.region().len_bytes as usize];
         to_device(value, &self.tensor, &mut bytes)
             .map_err(|error| error.context(format!("state `{}`", self.name)))?;
+        Ok(bytes)
+    }
+
+    /// Gives the state the value with those bytes.
+    ///
+    /// # Errors
+    /// What the device refuses; the state may then hold a part of the value.
+    pub fn write(&self, context: &Context, bytes: &[u8]) -> Result<()> {
         context.upload(&self.buffer, bytes.len(), |offset, out| {
             out.copy_from_slice(&bytes[offset..offset + out.len()]);
             Ok(())

@@ -215,12 +215,12 @@ impl<'p> Lowering<'p> {
     /// When kernels could not address it, or no buffer could hold it.
     pub fn check_size(&self, sizes: &[usize], element: Element) -> Result<u64> {
         let elems = shape::numel(sizes)?;
-        let len_bytes = elems as u64 * element.size_bytes() as u64;
         if elems > u32::MAX as usize {
             return Err(Error::unsupported(format!(
                 "a tensor of sizes {sizes:?} has {elems} elements; kernels address 2^32 - 1"
             )));
         }
+        let len_bytes = elems as u64 * element.size_bytes() as u64;
         if len_bytes > self.profile.max_buffer_bytes {
             return Err(Error::unsupported(format!(
                 "a tensor of sizes {sizes:?} takes {len_bytes} bytes; a buffer of this device holds {}",

@@ -53,7 +53,7 @@ pub fn build(method: &Method, inputs: &[InputMeta], options: &PlanOptions) -> Re
     planner.finish()
 }
 
-/// Names an arena storage may have while its tensor is an input or output: for messages.
+/// A plan in the making.
 struct Planner<'a> {
     graph: &'a Graph,
     constness: &'a Constness,

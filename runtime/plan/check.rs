@@ -2,7 +2,7 @@
 
 use super::nodes::{concrete_sizes, scalar_of_type};
 use crate::{
-    base::{Error, Refusal, Result, SymEnv},
+    base::{Error, Refusal, Result, SymEnv, shape},
     ir::{Effect, Graph, Method, Node, NodeId, Type, ValueId, effect_of},
     ops::{self, Meta, Resolved},
 };
@@ -66,6 +66,8 @@ pub(super) fn check_outputs(graph: &Graph, node: &Node, outs: &[Meta], env: &Sym
         let got = outs.get(index).ok_or_else(|| {
             Error::unsupported(format!("gives {} outputs, the program reads more", outs.len()))
         })?;
+        // A view may stand for more elements than it has memory, but they must still be countable.
+        shape::numel(&sizes)?;
         if got.dtype != tensor.dtype || got.sizes != sizes {
             return Err(Error::unsupported(format!(
                 "output {index} is {}{:?} here, the program says {}{sizes:?}",
