@@ -1,0 +1,110 @@
+//! Memory that runs of one delegate share: the arena, the status words, and staging for inputs and outputs.
+
+use super::{
+    context::Context,
+    record::{STATUS_BYTES, TransferLayout},
+};
+use crate::{
+    base::Result,
+    gpu::{Buffer, BufferDesc, StagingBuffer, StagingDesc, StagingDirection},
+    plan::Plan,
+};
+
+/// Device memory of one delegate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// Packed constants (each counted once, though other delegates may share it).
+    pub constant_bytes: u64,
+    /// States.
+    pub state_bytes: u64,
+    /// The arena in use.
+    pub arena_bytes: u64,
+    /// Staging for inputs and outputs.
+    pub staging_bytes: u64,
+}
+
+/// How much memory runs need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunNeeds {
+    /// Bytes of each buffer of the arena.
+    arena_bytes: Vec<u64>,
+    upload_bytes: u64,
+    readback_bytes: u64,
+}
+
+impl RunNeeds {
+    /// What one run of `plan` needs.
+    pub fn of(plan: &Plan, layout: &TransferLayout) -> RunNeeds {
+        RunNeeds {
+            arena_bytes: plan.arena_bytes.clone(),
+            upload_bytes: layout.upload_bytes,
+            readback_bytes: layout.readback_bytes,
+        }
+    }
+
+    /// What serves both.
+    fn or(&self, other: &RunNeeds) -> RunNeeds {
+        let buffers = self.arena_bytes.len().max(other.arena_bytes.len());
+        let at = |bytes: &[u64], index: usize| bytes.get(index).copied().unwrap_or(0);
+        RunNeeds {
+            arena_bytes: (0..buffers)
+                .map(|index| at(&self.arena_bytes, index).max(at(&other.arena_bytes, index)))
+                .collect(),
+            upload_bytes: self.upload_bytes.max(other.upload_bytes),
+            readback_bytes: self.readback_bytes.max(other.readback_bytes),
+        }
+    }
+}
+
+/// The memory.
+pub struct RunMemory {
+    has: RunNeeds,
+    /// The buffers of the arena.
+    pub arena: Vec<Buffer>,
+    /// The status words.
+    pub status: Buffer,
+    /// Where the host puts inputs.
+    pub upload: StagingBuffer,
+    /// Where the host finds outputs.
+    pub readback: StagingBuffer,
+}
+
+impl RunMemory {
+    /// Whether a run that needs so much fits.
+    pub fn fits(&self, needs: &RunNeeds) -> bool {
+        self.has.or(needs) == self.has
+    }
+
+    /// What memory must have to serve runs as it does now, and those of `needs`.
+    pub fn grown(&self, needs: &RunNeeds) -> RunNeeds {
+        self.has.or(needs)
+    }
+
+    /// Bytes of the arena, and of the staging buffers.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.has.arena_bytes.iter().sum(), self.has.upload_bytes + self.has.readback_bytes)
+    }
+
+    /// Allocates what `needs` says.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn new(context: &Context, needs: RunNeeds) -> Result<RunMemory> {
+        /// No buffer is smaller.
+        const LEAST_BYTES: u64 = 16;
+        let gpu = context.gpu();
+        let device = |name, size_bytes: u64| {
+            gpu.create_buffer(&BufferDesc { name, size_bytes: size_bytes.max(LEAST_BYTES) })
+        };
+        let staging = |name, size_bytes: u64, direction| {
+            gpu.create_staging(&StagingDesc { name, size_bytes: size_bytes.max(LEAST_BYTES), direction })
+        };
+        Ok(RunMemory {
+            arena: needs.arena_bytes.iter().map(|&bytes| device("arena", bytes)).collect::<Result<_, _>>()?,
+            status: device("status", STATUS_BYTES)?,
+            upload: staging("inputs", needs.upload_bytes, StagingDirection::Upload)?,
+            readback: staging("outputs", needs.readback_bytes, StagingDirection::Readback)?,
+            has: needs,
+        })
+    }
+}
