@@ -1,11 +1,12 @@
-//! Batch norm by running statistics: y = (x - mean) * scale + shift, with a mean, scale and shift for each channel.
+//! Batch norm by running statistics: y = (x - mean) * scale * weight + bias, with one of each for every channel.
 //!
 //! x and y are contiguous; element i is of channel `(i / inner) % channels`. `side` holds the means, then the
-//! scales, then the shifts (see `batch_norm_side`).
+//! scales, and with `has_affine` the weights and the biases (see `batch_norm_side`).
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0
 //! spec 1 local_x = 64
+//! spec 2 has_affine = 0
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
@@ -20,5 +21,6 @@ void main() {
     if (i >= n_elems) return;
     uint channel = (i / inner) % channels;
     float v = (LOADF(x, i) - LOADF(side, channel)) * LOADF(side, channels + channel);
-    STOREF(y, i, v + LOADF(side, 2u * channels + channel));
+    if (has_affine != 0u) v = v * LOADF(side, 2u * channels + channel) + LOADF(side, 3u * channels + channel);
+    STOREF(y, i, v);
 }

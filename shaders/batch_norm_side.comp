@@ -1,7 +1,7 @@
-//! What `batch_norm` reads for each channel: its mean, its scale weight / sqrt(var + eps), and its shift.
+//! Lays out two numbers a channel as `batch_norm` reads them: the a of all channels, then the b.
 //!
-//! statistics takes means and variances and writes all three, affine then puts weight and bias in. `has_a` and
-//! `has_b` say which of weight and bias there are; what is missing is bound and not read.
+//! statistics takes means and variances, of which it gives 1 / sqrt(var + eps); affine takes weights and biases.
+//! What `has_a` and `has_b` deny is bound, not read, and becomes 1 and 0.
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
 //! spec 1 local_x = 64
@@ -15,18 +15,13 @@
 
 READS(0, a, T)
 READS(1, b, T)
-UPDATES(2, side, float)
+WRITES(2, side, float)
 PUSH(BASE(a) BASE(b) BASE(side) uint channels; float eps;)
 
 void main() {
     uint c = flat_invocation_id();
     if (c >= channels) return;
-    if (op == OP_STATISTICS) {
-        STOREF(side, c, LOADF(a, c));
-        STOREF(side, channels + c, 1.0 / sqrt(LOADF(b, c) + eps));
-        STOREF(side, 2u * channels + c, 0.0);
-    } else {
-        if (has_a != 0u) STOREF(side, channels + c, LOADF(side, channels + c) * LOADF(a, c));
-        if (has_b != 0u) STOREF(side, 2u * channels + c, LOADF(b, c));
-    }
+    float second = has_b != 0u ? LOADF(b, c) : 0.0;
+    STOREF(side, c, has_a != 0u ? LOADF(a, c) : 1.0);
+    STOREF(side, channels + c, op == OP_STATISTICS ? 1.0 / sqrt(second + eps) : second);
 }

@@ -91,15 +91,20 @@ impl Op for BatchNorm {
         if y.numel() == 0 {
             return Ok(tensors);
         }
-        let side = side(cx, args, x.sizes[1])?;
+        let (weight, bias) = (args.opt_tensor("weight")?, args.opt_tensor("bias")?);
+        let has_affine = weight.is_some() || bias.is_some();
+        let side = side(cx, args, x.sizes[1], [weight, bias])?;
         // None of these is more than the elements of `x`, which fit 32 bits.
         let params = batch_norm::Params {
             n_elems: x.numel() as u32,
             inner: shape::numel(&x.sizes[2..])? as u32,
             channels: x.sizes[1] as u32,
         };
-        let spec =
-            batch_norm::Spec { round_mode: cx.round_mode(y.dtype, y.element), ..batch_norm::Spec::default() };
+        let spec = batch_norm::Spec {
+            round_mode: cx.round_mode(y.dtype, y.element),
+            has_affine: u32::from(has_affine),
+            ..batch_norm::Spec::default()
+        };
         let operands = batch_norm::Operands { x: x.region(), side: side.region(), y: y.region() };
         let axes = batch_norm::Axes { dtype: float_axis!(batch_norm, x.element)? };
         let groups = cx.groups_1d(x.numel(), spec.local_x)?;
@@ -108,14 +113,20 @@ impl Op for BatchNorm {
     }
 }
 
-/// Mean, scale and shift of every channel, in 32 bits whatever the tensors are stored in.
-fn side(cx: &mut Lowering<'_>, args: &Args<Operand>, channels: usize) -> Result<Tensor> {
-    let side = cx.alloc_as(DType::F32, Element::F32, &[3, channels])?;
-    let (mean, var) = (args.tensor("running_mean")?, args.tensor("running_var")?);
-    emit_side(cx, args, batch_norm_side::Op::Statistics, [Some(mean), Some(var)], &side)?;
-    let (weight, bias) = (args.opt_tensor("weight")?, args.opt_tensor("bias")?);
-    if weight.is_some() || bias.is_some() {
-        emit_side(cx, args, batch_norm_side::Op::Affine, [weight, bias], &side)?;
+/// What `batch_norm` reads for each channel, in 32 bits whatever the tensors are stored in.
+fn side(
+    cx: &mut Lowering<'_>,
+    args: &Args<Operand>,
+    channels: usize,
+    affine: [Option<&Operand>; 2],
+) -> Result<Tensor> {
+    let has_affine = affine.iter().any(Option::is_some);
+    let side = cx.alloc_as(DType::F32, Element::F32, &[if has_affine { 4 } else { 2 }, channels])?;
+    let pair = |first| side.restrided(vec![2, channels], vec![channels, 1], first * channels);
+    let statistics = [Some(args.tensor("running_mean")?), Some(args.tensor("running_var")?)];
+    emit_side(cx, args, batch_norm_side::Op::Statistics, statistics, &pair(0))?;
+    if has_affine {
+        emit_side(cx, args, batch_norm_side::Op::Affine, affine, &pair(2))?;
     }
     Ok(side)
 }

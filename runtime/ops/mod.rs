@@ -40,6 +40,7 @@ macro_rules! move_axis {
     };
 }
 
+mod arg_reduce;
 mod args;
 mod batch_norm;
 mod binary;
@@ -58,7 +59,9 @@ mod reduce;
 mod resolve;
 mod rows;
 mod scalar;
+mod scan;
 mod softmax;
+mod sort;
 mod table;
 mod tensor;
 pub mod view;

@@ -1,10 +1,11 @@
 //! The table of op families: one line each.
 
-use super::{Op, batch_norm, binary, join, linear, matmul, norm, rearrange, reduce, softmax, view};
+use super::{Op, arg_reduce, batch_norm, binary, join, linear, matmul, norm, rearrange, reduce, scan, softmax, sort, view};
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
+    &arg_reduce::ArgReduce,
     &batch_norm::BatchNorm,
     &binary::Binary,
     &join::Join,
@@ -13,7 +14,9 @@ pub static OPS: &[&dyn Op] = &[
     &norm::Norm,
     &rearrange::Rearrange,
     &reduce::Reduce,
+    &scan::Scan,
     &softmax::Softmax,
+    &sort::Sort,
     &view::Copy,
     &view::Overwrite,
     &view::Views,

@@ -12,7 +12,8 @@ pub fn ints(values: &[i64], rows: usize, cols: usize, function: Function) -> Vec
     (0..rows).map(|row| int(&values[row * cols..(row + 1) * cols], function)).collect()
 }
 
-fn float(row: &[f64], function: Function) -> f64 {
+/// One row, reduced in double precision.
+pub fn float(row: &[f64], function: Function) -> f64 {
     let sum = |term: fn(f64) -> f64| row.iter().map(|&v| term(v)).sum::<f64>();
     let divisor = function.divisor(row.len());
     let squared_distances = || {
@@ -52,7 +53,8 @@ fn log_sum_exp(row: &[f64]) -> f64 {
     most + row.iter().map(|v| (v - most).exp()).sum::<f64>().ln()
 }
 
-fn int(row: &[i64], function: Function) -> i64 {
+/// One row, reduced in wrapping 64-bit integers.
+pub fn int(row: &[i64], function: Function) -> i64 {
     let values = row.iter().copied();
     match function {
         Function::Prod => values.fold(1, i64::wrapping_mul),

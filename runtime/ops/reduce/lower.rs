@@ -1,10 +1,10 @@
 //! Dispatches of reductions.
 
-use super::{Call, Function};
+use super::{Call, Function, eval};
 use crate::{
-    base::{DType, Error, Result},
+    base::{DType, Error, Result, Scalar},
     ops::{
-        Element, Lowering, Meta, Tensor,
+        Element, Lowering, Meta, Tensor, fill,
         rows::{self, RowSplit},
     },
     shader::kernels::{reduce_float, reduce_int},
@@ -25,10 +25,22 @@ pub fn emit(
     if y.numel() == 0 {
         return Ok(());
     }
+    if split.cols(&x.sizes) == 0 {
+        return fill::fill(cx, y, of_nothing(x.dtype, function));
+    }
     if x.element == Element::I32 {
         emit_int(cx, x, split, function, y)
     } else {
         emit_float(cx, x, split, function, y)
+    }
+}
+
+/// What `function` gives for no elements of `dtype`.
+fn of_nothing(dtype: DType, function: Function) -> Scalar {
+    if dtype.is_float() {
+        Scalar::Float(eval::float(&[], function))
+    } else {
+        Scalar::Int(eval::int(&[], function))
     }
 }
 
@@ -56,9 +68,7 @@ fn emit_float(
         x_row_strides: grid.row_strides[0],
         x_col_strides: grid.col_strides[0],
     };
-    // Nothing is read of an empty tensor, and an empty range cannot be bound.
-    let read = if grid.cols == 0 { y } else { &x };
-    let operands = reduce_float::Operands { x: read.region(), y: y.region() };
+    let operands = reduce_float::Operands { x: x.region(), y: y.region() };
     let axes = reduce_float::Axes { dtype: float_axis!(reduce_float, x.element)? };
     let groups = grid.groups(cx)?;
     cx.emit(reduce_float::dispatch(axes, spec, operands, params, groups, cx.label()))
@@ -97,8 +107,7 @@ fn emit_int(
         x_row_strides: grid.row_strides[0],
         x_col_strides: grid.col_strides[0],
     };
-    let read = if grid.cols == 0 { y } else { &x };
-    let operands = reduce_int::Operands { x: read.region(), y: y.region(), status: cx.status() };
+    let operands = reduce_int::Operands { x: x.region(), y: y.region(), status: cx.status() };
     let groups = grid.groups(cx)?;
     cx.emit(reduce_int::dispatch(reduce_int::Axes {}, spec, operands, params, groups, cx.label()))
 }
