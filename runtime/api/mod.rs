@@ -1,0 +1,22 @@
+//! The public face: open a device, load a program, build a delegate, run it.
+//!
+//! Everything an app needs is here and re-exported at the root of the crate. It must never name Vulkan, nor know
+//! how an op computes.
+
+mod delegate;
+mod device;
+mod program;
+mod report;
+pub mod verify;
+
+pub use delegate::{Delegate, DelegateBuilder, Outputs};
+pub use device::Gpu;
+pub use program::{InputInfo, MethodInfo, Program};
+pub use report::{DelegateReport, DispatchTime, KernelUse};
+
+pub use crate::{
+    base::{DType, Error, ErrorKind, HostTensor, Refusal, Result, Scalar, Value},
+    delegate::MemoryReport,
+    gpu::{DeviceChoice, DeviceDescription, DeviceInfo, DeviceKind, GpuOptions},
+    ops::Precision,
+};

@@ -1,0 +1,175 @@
+//! A loaded program and what its methods take.
+
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    base::{Error, HostTensor, Result, Value},
+    import,
+    ir::{self, Graph, Method, Type},
+};
+
+/// The name under which a program with one method may be asked for, whatever the archive calls it.
+const ALIAS: &str = "forward";
+
+/// What `torch.export.save` calls the only program of an archive.
+const ONLY: &str = "model";
+
+/// A loaded program: one or more methods, with their constants still in the file.
+///
+/// Clones are cheap. Opening refuses only what cannot be read; what a device cannot run is refused by
+/// [`DelegateBuilder::build`](crate::DelegateBuilder::build).
+#[derive(Clone, Debug)]
+pub struct Program {
+    methods: Arc<[Method]>,
+}
+
+impl Program {
+    /// Opens a `.pt2` file by mapping it; weights are read only when a delegate needs them.
+    ///
+    /// The file must not be changed or truncated while the program or a delegate of it is in use.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::BadFile`](crate::ErrorKind::BadFile), or
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) with how to export the model again.
+    pub fn open(path: impl AsRef<Path>) -> Result<Program> {
+        Ok(Program { methods: import::open(path.as_ref())?.methods.into() })
+    }
+
+    /// Reads a `.pt2` file that is in memory already, such as an asset of an app.
+    ///
+    /// # Errors
+    /// As [`Program::open`].
+    pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Program> {
+        Ok(Program { methods: import::from_bytes(bytes.into())?.methods.into() })
+    }
+
+    /// A program whose only method is `graph`, built in Rust.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidGraph`](crate::ErrorKind::InvalidGraph) when the graph breaks a rule of the IR.
+    #[doc(hidden)]
+    pub fn from_graph(graph: Graph) -> Result<Program> {
+        ir::verify(&graph)?;
+        let method = Method {
+            graph,
+            ranges: Default::default(),
+            fixed_inputs: Default::default(),
+            dialect: String::new(),
+        };
+        Ok(Program { methods: [method].into() })
+    }
+
+    /// The methods, in the order of the file.
+    pub fn methods(&self) -> impl Iterator<Item = MethodInfo<'_>> {
+        self.methods.iter().map(|method| MethodInfo { method })
+    }
+
+    /// The method `name`, as the archive calls it. `forward` also means the only program, which torch calls `model`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) with the names there are.
+    pub fn method(&self, name: &str) -> Result<MethodInfo<'_>> {
+        let named = |name: &str| self.methods().find(|method| method.name() == name);
+        let only = || self.methods.len() == 1 && name == ALIAS;
+        named(name).or_else(|| if only() { named(ONLY) } else { None }).ok_or_else(|| {
+            Error::invalid_input(format!("there is no method `{name}`; the program has: {}", self.names()))
+        })
+    }
+
+    /// The only method.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) with the names when there are several.
+    pub fn only_method(&self) -> Result<MethodInfo<'_>> {
+        let mut methods = self.methods();
+        match (methods.next(), methods.next()) {
+            (Some(method), None) => Ok(method),
+            _ => Err(Error::invalid_input(format!(
+                "the program has several methods, name one of: {}",
+                self.names()
+            ))),
+        }
+    }
+
+    fn names(&self) -> String {
+        self.methods().map(|method| method.name()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// One method of a [`Program`].
+#[derive(Clone, Copy, Debug)]
+pub struct MethodInfo<'a> {
+    method: &'a Method,
+}
+
+/// What a method takes in one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputInfo {
+    /// Name of the placeholder in the program.
+    pub name: String,
+    /// What it has to be, such as `float32[s0, 384]`, `int` or `None`.
+    pub expects: String,
+    /// The value it must have, where the exporter fixed one.
+    pub fixed: Option<Value>,
+}
+
+impl<'a> MethodInfo<'a> {
+    /// The name in the archive.
+    pub fn name(self) -> &'a str {
+        self.method.graph.name()
+    }
+
+    /// The user inputs, in the order in which a run takes them.
+    pub fn inputs(self) -> Vec<InputInfo> {
+        let graph = &self.method.graph;
+        let inputs = graph.user_inputs().map(|value| {
+            let name = graph.value_name(value);
+            let expects = graph.value(value).map_or(String::new(), |data| data.ty.to_string());
+            InputInfo { fixed: self.method.fixed_inputs.get(&name).cloned(), name, expects }
+        });
+        inputs.collect()
+    }
+
+    /// Input `index` from a file, where everything is a tensor: a 0-d tensor becomes the host scalar that the method
+    /// takes there, and nothing becomes `None`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) when the input is missing, or is no scalar
+    /// where the method takes one.
+    pub fn input_from_tensor(self, index: usize, tensor: Option<HostTensor>) -> Result<Value> {
+        let graph = &self.method.graph;
+        let value = graph.user_inputs().nth(index);
+        let data = value
+            .map(|value| graph.value(value))
+            .transpose()?
+            .ok_or_else(|| Error::invalid_input(format!("method `{}` has no input {index}", self.name())))?;
+        let given =
+            || tensor.as_ref().map_or("nothing".to_string(), |t| format!("{}{:?}", t.dtype(), t.sizes()));
+        let wrong = || {
+            Error::invalid_input(format!(
+                "input {index} `{}`: expected {}, got {}",
+                data.name,
+                data.ty,
+                given()
+            ))
+        };
+        let number = || tensor.as_ref().filter(|tensor| tensor.len_elems() == 1);
+        match &data.ty {
+            Type::Tensor(_) => tensor.clone().map(Value::Tensor).ok_or_else(wrong),
+            Type::None if tensor.is_none() => Ok(Value::None),
+            Type::None => Err(wrong()),
+            Type::Int(_) => {
+                let number = number().filter(|tensor| !tensor.dtype().is_float()).ok_or_else(wrong)?;
+                Ok(Value::Int(number.to_i64s()[0]))
+            }
+            Type::Float => Ok(Value::Float(number().ok_or_else(wrong)?.to_f64s()[0])),
+            Type::Bool => Ok(Value::Bool(number().ok_or_else(wrong)?.to_i64s()[0] != 0)),
+        }
+    }
+
+    /// The method in the IR, as the file has it; for this crate's own tests and tools.
+    #[doc(hidden)]
+    pub fn ir(self) -> &'a Method {
+        self.method
+    }
+}

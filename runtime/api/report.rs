@@ -1,0 +1,94 @@
+//! What was built for a delegate, and why.
+
+use std::collections::BTreeMap;
+
+use super::{device::Gpu, program::MethodInfo};
+use crate::{
+    base::Result,
+    delegate::{MemoryReport, Session},
+    gpu::DeviceKind,
+    ir::{Graph, Method},
+};
+
+/// What a [`Delegate`](crate::Delegate) consists of.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct DelegateReport {
+    /// Name of the method in the archive.
+    pub method: String,
+    /// Name of the device.
+    pub device: String,
+    /// Nodes that run, by the base name of their op, after all rewrites.
+    pub ops: BTreeMap<String, usize>,
+    /// Device memory in use.
+    pub memory: MemoryReport,
+    /// Kernels of the plan of the last run (before the first run: of a plan made at build).
+    pub kernels: Vec<KernelUse>,
+    /// What may surprise: the device is a CPU, for one.
+    pub warnings: Vec<String>,
+}
+
+/// How often a plan launches a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelUse {
+    /// Name of the kernel.
+    pub name: String,
+    /// Launches in one run.
+    pub count: usize,
+}
+
+/// Time of one launch on the device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DispatchTime {
+    /// The node that the launch belongs to.
+    pub node: String,
+    /// Name of the kernel.
+    pub kernel: String,
+    /// Milliseconds on the device.
+    pub gpu_ms: f64,
+}
+
+/// What is known once a delegate is built and does not change.
+pub(super) struct BuildFacts {
+    ops: BTreeMap<String, usize>,
+}
+
+/// Rewrites the method for the device, and keeps what a report tells of it.
+pub(super) fn prepare(method: MethodInfo<'_>) -> Result<(Method, BuildFacts)> {
+    let method = method.ir().clone();
+    let facts = BuildFacts { ops: count_ops(&method.graph) };
+    Ok((method, facts))
+}
+
+/// Nodes by the base name of their op.
+pub(super) fn count_ops(graph: &Graph) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, node) in graph.nodes() {
+        *counts.entry(node.op.base().to_string()).or_insert(0) += 1;
+    }
+    counts
+}
+
+pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> DelegateReport {
+    let description = &gpu.info().description;
+    let mut warnings = Vec::new();
+    if description.kind == DeviceKind::Cpu {
+        warnings.push(format!("`{}` runs Vulkan on the CPU", description.name));
+    }
+    DelegateReport {
+        method: session.method().graph.name().to_string(),
+        device: description.name.clone(),
+        ops: facts.ops.clone(),
+        memory: session.memory_report(),
+        kernels: kernels(session),
+        warnings,
+    }
+}
+
+fn kernels(session: &Session) -> Vec<KernelUse> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for dispatch in session.plan().map_or(&[][..], |plan| &plan.dispatches) {
+        *counts.entry(dispatch.kernel.info().map_or("?", |template| template.name)).or_insert(0) += 1;
+    }
+    counts.into_iter().map(|(name, count)| KernelUse { name: name.to_string(), count }).collect()
+}

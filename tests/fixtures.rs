@@ -1,0 +1,122 @@
+//! Every exported program of `tests/fixtures/` on the device, against what PyTorch gave.
+//!
+//! One test a program and precision, named `f32::CASE::METHOD` and `f16::CASE::METHOD`, and one for each program that
+//! has to be refused. Access is what `VKDELEGATE_ACCESS` says.
+
+mod common;
+#[path = "../runtime/cli/tensors/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod tensors;
+
+use std::path::PathBuf;
+
+use common::device;
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value as Json;
+use vkdelegate::{
+    Delegate, ErrorKind, Gpu, Precision, Program,
+    verify::{VerifyOptions, verify},
+};
+
+/// Both tolerances of float32 programs that run in half precision.
+const F16_TOLERANCE: f64 = 2e-2;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = refusals();
+    for (name, case) in json("manifest.json")["cases"].as_object().unwrap() {
+        if !has_tag(case, "quant") {
+            trials.extend(replays(name, case));
+        }
+    }
+    let lists = arguments.list;
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !lists {
+        let messages = device::validation_messages();
+        assert!(messages.is_empty(), "the validation layer said: {messages:#?}");
+    }
+    conclusion.exit();
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+}
+
+fn json(name: &str) -> Json {
+    serde_json::from_str(&std::fs::read_to_string(folder().join(name)).unwrap()).unwrap()
+}
+
+fn has_tag(case: &Json, tag: &str) -> bool {
+    case["tags"].as_array().unwrap().iter().any(|item| item == tag)
+}
+
+fn replays(name: &str, case: &Json) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let halves = has_tag(case, "fp16") || has_tag(case, "bf16");
+    for method in case["programs"].as_object().unwrap().keys() {
+        let tolerances = (case["rtol"].as_f64().unwrap(), case["atol"].as_f64().unwrap());
+        trials.push(replay("f32", name, case, method, Precision::F32, tolerances));
+        if !halves {
+            let tolerances = (F16_TOLERANCE, F16_TOLERANCE);
+            trials.push(replay("f16", name, case, method, Precision::F16, tolerances));
+        }
+    }
+    trials
+}
+
+fn replay(
+    way: &str,
+    name: &str,
+    case: &Json,
+    method: &str,
+    precision: Precision,
+    (rtol, atol): (f64, f64),
+) -> Trial {
+    let archive = folder().join(case["archive"].as_str().unwrap());
+    let reference = folder().join(case["reference"].as_str().unwrap());
+    let options =
+        VerifyOptions { method: Some(method.to_string()), precision, rtol: Some(rtol), atol: Some(atol) };
+    Trial::test(format!("{way}::{name}::{method}"), move || {
+        let program = Program::open(&archive)?;
+        let references = tensors::read(&reference).map_err(|error| format!("{error:#}"))?;
+        let gpu = Gpu::from_context(device::context());
+        let report = verify(&gpu, &program, &references, &options, |_, _| {})?;
+        if report.ok() { Ok(()) } else { Err(format!("{:#?}", report.failures).into()) }
+    })
+}
+
+fn refusals() -> Vec<Trial> {
+    let mut trials = vec![Trial::test("refused::legacy", || {
+        let error = Program::open(folder().join("legacy/legacy_2_5.pt2")).err().ok_or("it was opened")?;
+        if error.kind() == ErrorKind::Unsupported && error.to_string().contains("export") {
+            Ok(())
+        } else {
+            Err(format!("{error:?}").into())
+        }
+    })];
+    for (name, case) in json("refused/refused.json").as_object().unwrap() {
+        let archive = folder().join("refused").join(case["archive"].as_str().unwrap());
+        let names: Vec<String> =
+            case["names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_string()).collect();
+        trials.push(Trial::test(format!("refused::{name}"), move || refused(&archive, &names)));
+    }
+    trials
+}
+
+fn refused(archive: &std::path::Path, names: &[String]) -> Result<(), Failed> {
+    let gpu = Gpu::from_context(device::context());
+
+    let error = match Program::open(archive) {
+        Ok(program) => Delegate::builder(&gpu).build(&program).err().ok_or("it was built")?,
+        Err(error) => error,
+    };
+    let text = error.to_string();
+    if error.kind() != ErrorKind::Unsupported {
+        return Err(format!("the error is of the wrong kind: {error:?}").into());
+    }
+    if let Some(missing) = names.iter().find(|name| !text.contains(name.as_str())) {
+        return Err(format!("`{missing}` is not named in: {text}").into());
+    }
+
+    Ok(())
+}
