@@ -44,6 +44,7 @@ mod arg_reduce;
 mod args;
 mod batch_norm;
 mod binary;
+mod conv;
 pub mod elementwise;
 mod fill;
 mod join;

@@ -1,8 +1,8 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, batch_norm, binary, join, linear, matmul, norm, rearrange, reduce, scan, softmax, sort,
-    view,
+    Op, arg_reduce, batch_norm, binary, conv, join, linear, matmul, norm, rearrange, reduce, scan, softmax,
+    sort, view,
 };
 
 /// Every op family.
@@ -11,6 +11,7 @@ pub static OPS: &[&dyn Op] = &[
     &arg_reduce::ArgReduce,
     &batch_norm::BatchNorm,
     &binary::Binary,
+    &conv::Conv,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,
