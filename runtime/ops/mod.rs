@@ -47,6 +47,7 @@ mod binary;
 mod conv;
 pub mod elementwise;
 mod fill;
+mod index;
 mod join;
 mod linear;
 mod lowering;

@@ -1,9 +1,6 @@
 //! The table of op families: one line each.
 
-use super::{
-    Op, arg_reduce, batch_norm, binary, conv, join, linear, matmul, norm, rearrange, reduce, scan, softmax,
-    sort, view,
-};
+use super::{Op, arg_reduce, batch_norm, binary, conv, index, join, linear, matmul, norm, rearrange, reduce, scan, softmax, sort, view};
 
 /// Every op family.
 #[rustfmt::skip]
@@ -12,6 +9,8 @@ pub static OPS: &[&dyn Op] = &[
     &batch_norm::BatchNorm,
     &binary::Binary,
     &conv::Conv,
+    &index::IndexRead,
+    &index::IndexWrite,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,

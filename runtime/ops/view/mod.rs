@@ -159,19 +159,6 @@ pub fn tensor_at(tensor: &Tensor, layout: &Layout) -> Tensor {
     }
 }
 
-/// `tensor`, or a copy of it where a write to `other` could change it.
-///
-/// # Errors
-/// As [`Lowering::alloc`].
-pub fn apart_from(cx: &mut Lowering<'_>, tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
-    if tensor.storage != other.storage {
-        return Ok(tensor.clone());
-    }
-    let copied = cx.alloc(tensor.dtype, &tensor.sizes)?;
-    cx.copy(tensor, &copied)?;
-    Ok(copied)
-}
-
 /// Dims that a copy of the view's elements goes over; 0 where the view needs none.
 fn copied_rank(view: &View) -> usize {
     if view.strides().is_some() {

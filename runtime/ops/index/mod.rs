@@ -1,0 +1,16 @@
+//! Elements at positions that are data: reads (`embedding`, `index_select`, `gather`, `index.Tensor`) and writes
+//! (`index_put`, `index_copy`, `index_add`, `index_fill`, `scatter`, `scatter_add`).
+//!
+//! Tables of every dtype, indices of int64 or int32. Kernels check every index: they skip the access and report node
+//! and value. Negative indices count from the end where they do in PyTorch. Several index tensors become one tensor
+//! of offsets first. A mask is refused, as it selects a number of elements that only a run tells; only
+//! `index_put` of one value takes one. Sums of repeated positions are taken in order, without atomics.
+
+mod launch;
+mod read;
+mod space;
+mod sum;
+mod write;
+
+pub use read::IndexRead;
+pub use write::IndexWrite;
