@@ -1,6 +1,9 @@
 //! The table of op families: one line each.
 
-use super::{Op, arg_reduce, batch_norm, binary, conv, index, join, linear, matmul, norm, rearrange, reduce, scan, softmax, sort, view};
+use super::{
+    Op, arg_reduce, batch_norm, binary, conv, index, join, linear, matmul, norm, rearrange, reduce, scan,
+    softmax, sort, view,
+};
 
 /// Every op family.
 #[rustfmt::skip]
