@@ -16,6 +16,8 @@ pub mod ir;
 #[doc(hidden)]
 pub mod ops;
 #[doc(hidden)]
+pub mod passes;
+#[doc(hidden)]
 pub mod plan;
 #[doc(hidden)]
 pub mod shader;

@@ -98,6 +98,14 @@ pub enum Arg {
 }
 
 impl Arg {
+    /// The value, if the argument is one value.
+    pub fn as_value(&self) -> Option<ValueId> {
+        match self {
+            Arg::Value(value) => Some(*value),
+            _ => None,
+        }
+    }
+
     /// Calls `visit` with every value that the argument reads.
     pub fn for_each_value(&self, mut visit: impl FnMut(ValueId)) {
         match self {

@@ -6,15 +6,15 @@
 //!
 //! [`TensorRef`] can be made here only: holding one *is* the proof that a tensor is a constant of the program.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{
     arg::Arg,
     constant::{Constant, ConstantId},
-    effects::{Effect, effect_of},
-    graph::{Graph, InputKind, NodeId, OutputKind, Type, ValueId},
+    effects::{Effect, effect_of, shared_operands, written_operands},
+    graph::{Graph, InputKind, Node, OutputKind, OutputSource, Type, ValueId},
 };
-use crate::base::{DType, Error, IdVec, Result};
+use crate::base::{DType, Error, IdVec, Result, shape};
 
 /// Why a value is not constant, at the end of its chain.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,21 +73,20 @@ impl Constness {
     /// # Errors
     /// When the graph refers to values that do not exist.
     pub fn analyse(graph: &Graph) -> Result<Constness> {
-        let written = written_inputs(graph)?;
+        let mut writes = Writes::of(graph)?;
         let mut facts: HashMap<ValueId, Fact> = HashMap::with_capacity(graph.values().len());
         for input in graph.inputs() {
             let name = input_name(graph, input.value, input.kind);
-            let fact = match (input.kind, written.get(&input.value)) {
+            let fact = match (input.kind, writes.writer_of(graph, input.value)?) {
                 (InputKind::User, _) => runtime(Reason::UserInput(name)),
                 _ if !graph.has_signature() => runtime(Reason::NoSignature(name)),
-                (_, Some(by)) => runtime(Reason::WrittenBack { name, by: by.clone() }),
+                (_, Some(by)) => runtime(Reason::WrittenBack { name, by }),
                 (_, None) => Fact::Constant,
             };
             facts.insert(input.value, fact);
         }
-        let written_nodes = written_node_roots(graph)?;
         for (_, node) in graph.nodes() {
-            let fact = node_fact(graph, &facts, &written_nodes, node);
+            let fact = node_fact(graph, &facts, &mut writes, node)?;
             for &output in &node.outputs {
                 facts.insert(output, fact.clone());
             }
@@ -109,35 +108,44 @@ impl Constness {
     }
 
     /// The chain from `value` to the reason why it is run-time data, in one line:
-    /// `permute_5 <- view_9 <- addmm_1 <- user input "style"`; for a constant, what it is made of.
+    /// `permute_5 <- view_9 <- addmm_1 <- user input "style"`; for a constant, what it is made of. The middle of a
+    /// long chain is left out.
     pub fn chain(&self, graph: &Graph, value: ValueId) -> String {
-        let mut parts = vec![graph.value_name(value)];
+        const SHOWN_AT_START: usize = 6;
+        const SHOWN_AT_END: usize = 2;
+        let (mut links, end) = self.links(graph, value);
+        let left_out = links.len().saturating_sub(SHOWN_AT_START + SHOWN_AT_END);
+        if left_out > 1 {
+            let middle = format!("({left_out} more)");
+            links.splice(SHOWN_AT_START..SHOWN_AT_START + left_out, [middle]);
+        }
+        links.push(end);
+        links.join(" <- ")
+    }
+
+    /// The names on the chain, and the text at its end.
+    fn links(&self, graph: &Graph, value: ValueId) -> (Vec<String>, String) {
+        let mut names = Vec::new();
         let mut current = value;
         loop {
-            match self.facts.get(&current) {
-                Some(Fact::Runtime { reason, via: None }) => {
-                    // The end of the chain names an input: its value's own name would say it twice.
-                    if matches!(
-                        reason,
-                        Reason::UserInput(_) | Reason::WrittenBack { .. } | Reason::NoSignature(_)
-                    ) && graph.input_of(current).is_some()
-                    {
-                        parts.pop();
-                    }
-                    parts.push(reason.to_string());
-                    return parts.join(" <- ");
+            let step = match self.facts.get(&current) {
+                Some(Fact::Runtime { reason, via: None }) => Origin::End(reason.to_string()),
+                Some(Fact::Runtime { via: Some(next), .. }) => Origin::Operand(*next),
+                _ => constant_origin(graph, current),
+            };
+            let is_input = graph.input_of(current).is_some();
+            match step {
+                // An input is named by the text at the end; its value's own name would say it twice.
+                Origin::End(text) if is_input => return (names, text),
+                Origin::End(text) => {
+                    names.push(graph.value_name(current));
+                    return (names, text);
                 }
-                Some(Fact::Runtime { via: Some(next), .. }) => current = *next,
-                _ => match constant_origin(graph, current) {
-                    Origin::Operand(next) => current = next,
-                    Origin::End(text) => {
-                        parts.pop();
-                        parts.push(text);
-                        return parts.join(" <- ");
-                    }
-                },
+                Origin::Operand(next) => {
+                    names.push(link(graph, current, next));
+                    current = next;
+                }
             }
-            parts.push(graph.value_name(current));
         }
     }
 
@@ -204,88 +212,129 @@ fn input_name(graph: &Graph, value: ValueId, kind: InputKind) -> String {
         .map_or_else(|| graph.value_name(value), |constant| constant.name().to_string())
 }
 
-/// For each value, the value whose memory it may share, followed to the end.
-fn roots(graph: &Graph) -> IdVec<ValueId, ValueId> {
-    let mut roots: IdVec<ValueId, ValueId> = IdVec::new();
-    for id in graph.values().ids() {
-        roots.push(id);
-    }
-    for (_, node) in graph.nodes() {
-        if !matches!(effect_of(&node.op), Effect::View | Effect::Write) {
-            continue;
+/// Values that may share memory, as a forest: values with one root are one class.
+struct Memory {
+    parents: IdVec<ValueId, ValueId>,
+}
+
+impl Memory {
+    fn of(graph: &Graph) -> Result<Memory> {
+        let mut memory = Memory { parents: IdVec::new() };
+        for id in graph.values().ids() {
+            memory.parents.push(id);
         }
-        let Some(base) = written_operand(node).and_then(|base| roots.get(base).ok().copied()) else {
-            continue;
-        };
-        for &output in &node.outputs {
-            if let Ok(root) = roots.get_mut(output) {
-                *root = base;
+        memory.join_overlapping_constants(graph)?;
+        for (_, node) in graph.nodes() {
+            for operand in shared_operands(node) {
+                for &output in &node.outputs {
+                    memory.join(operand, output)?;
+                }
             }
         }
+        Ok(memory)
     }
-    roots
-}
 
-/// The operand that a view looks at, or an in-place op writes: `self`, else the first value given.
-fn written_operand(node: &super::graph::Node) -> Option<ValueId> {
-    node.value_arg("self").or_else(|| {
-        node.args.iter().find_map(|(_, arg)| if let Arg::Value(value) = arg { Some(*value) } else { None })
-    })
-}
-
-/// Inputs that the program writes, by an output of the signature or by an in-place op (through views too).
-fn written_inputs(graph: &Graph) -> Result<HashMap<ValueId, String>> {
-    let mut written = HashMap::new();
-    for output in graph.outputs() {
-        if let OutputKind::BufferMutation(target) | OutputKind::InputMutation(target) = output.kind {
-            let by = match output.source {
-                super::graph::OutputSource::Value(value) => format!("output `{}`", graph.value_name(value)),
-                _ => "an output".to_string(),
+    /// Tied weights are one memory, and so are buffers that are parts of one storage and overlap.
+    fn join_overlapping_constants(&mut self, graph: &Graph) -> Result<()> {
+        let mut ranges = Vec::new();
+        for input in graph.inputs() {
+            let Some(id) = input.kind.constant() else { continue };
+            let constant = graph.constant(id)?;
+            let width = constant.dtype().size_bytes();
+            let extent = shape::extent_elems(constant.sizes(), constant.strides())?;
+            let start = constant.offset_elems().saturating_mul(width);
+            let end = start.saturating_add(extent.saturating_mul(width));
+            ranges.push((constant.payload().id(), start, end, input.value));
+        }
+        ranges.sort_unstable();
+        let mut current = None;
+        for (payload, start, end, value) in ranges {
+            current = match current {
+                Some((same, reached, first)) if same == payload && start < reached => {
+                    self.join(first, value)?;
+                    Some((payload, end.max(reached), first))
+                }
+                _ => Some((payload, end, value)),
             };
-            written.entry(target).or_insert(by);
+        }
+        Ok(())
+    }
+
+    fn root(&mut self, value: ValueId) -> Result<ValueId> {
+        let mut current = value;
+        loop {
+            let parent = *self.parents.get(current)?;
+            if parent == current {
+                return Ok(current);
+            }
+            let grandparent = *self.parents.get(parent)?;
+            *self.parents.get_mut(current)? = grandparent;
+            current = grandparent;
         }
     }
-    let roots = roots(graph);
-    for (_, node) in graph.nodes() {
-        if effect_of(&node.op) == Effect::Write
-            && let Some(operand) = written_operand(node)
-        {
-            written
-                .entry(*roots.get(operand)?)
-                .or_insert_with(|| format!("node `{}` ({})", node.name, node.op));
-        }
+
+    fn join(&mut self, a: ValueId, b: ValueId) -> Result<()> {
+        let (a, b) = (self.root(a)?, self.root(b)?);
+        *self.parents.get_mut(b)? = a;
+        Ok(())
     }
-    Ok(written)
 }
 
-/// Values that nodes compute and an in-place op writes later, with the node that writes.
-fn written_node_roots(graph: &Graph) -> Result<HashMap<ValueId, NodeId>> {
-    let roots = roots(graph);
-    let mut written = HashMap::new();
-    for (id, node) in graph.nodes() {
-        if effect_of(&node.op) == Effect::Write
-            && let Some(operand) = written_operand(node)
-        {
-            written.entry(*roots.get(operand)?).or_insert(id);
+/// What is written, and by what: an output of the signature, or an in-place op, through views too.
+struct Writes {
+    memory: Memory,
+    /// By the root of a class: what writes it, and the value that it is written through.
+    by: HashMap<ValueId, (String, ValueId)>,
+}
+
+impl Writes {
+    fn of(graph: &Graph) -> Result<Writes> {
+        let mut writes = Writes { memory: Memory::of(graph)?, by: HashMap::new() };
+        for output in graph.outputs() {
+            if let OutputKind::BufferMutation(target) | OutputKind::InputMutation(target) = output.kind {
+                let by = match output.source {
+                    OutputSource::Value(value) => format!("output `{}`", graph.value_name(value)),
+                    _ => "an output".to_string(),
+                };
+                writes.add(target, by)?;
+            }
         }
+        for (_, node) in graph.nodes() {
+            for operand in written_operands(node) {
+                writes.add(operand, format!("node `{}` ({})", node.name, node.op))?;
+            }
+        }
+        Ok(writes)
     }
-    Ok(written)
+
+    fn add(&mut self, value: ValueId, by: String) -> Result<()> {
+        let root = self.memory.root(value)?;
+        self.by.entry(root).or_insert((by, value));
+        Ok(())
+    }
+
+    /// What writes the memory of `value`, if anything does.
+    fn writer_of(&mut self, graph: &Graph, value: ValueId) -> Result<Option<String>> {
+        let root = self.memory.root(value)?;
+        Ok(self.by.get(&root).map(|(by, through)| {
+            let is_other_input = *through != value && graph.input_of(*through).is_some();
+            if is_other_input && graph.input_of(value).is_some() {
+                format!("{by} through `{}`, which shares its memory", graph.value_name(*through))
+            } else {
+                by.clone()
+            }
+        }))
+    }
 }
 
 fn node_fact(
     graph: &Graph,
     facts: &HashMap<ValueId, Fact>,
-    written: &HashMap<ValueId, NodeId>,
-    node: &super::graph::Node,
-) -> Fact {
-    if effect_of(&node.op) == Effect::Random {
-        return runtime(Reason::Random(node.op.to_string()));
-    }
-    if let Some(writer) = node.outputs.iter().find_map(|output| written.get(output)) {
-        let by = graph
-            .node(*writer)
-            .map_or_else(|_| writer.to_string(), |writer| format!("node `{}` ({})", writer.name, writer.op));
-        return runtime(Reason::WrittenBack { name: node.name.clone(), by });
+    writes: &mut Writes,
+    node: &Node,
+) -> Result<Fact> {
+    if effect_of(node) == Effect::Random {
+        return Ok(runtime(Reason::Random(node.op.to_string())));
     }
     let mut fact = Fact::Constant;
     node.for_each_operand(|operand| {
@@ -300,14 +349,38 @@ fn node_fact(
             None => runtime(Reason::RuntimeNumber(graph.value_name(operand))),
         };
     });
-    // A number without operands that are values is constant too; one that reads a tensor's symbolic size is not,
-    // and its operand says so.
-    fact
+    if fact == Fact::Constant {
+        for &output in &node.outputs {
+            if let Some(by) = writes.writer_of(graph, output)? {
+                return Ok(runtime(Reason::WrittenBack { name: node.name.clone(), by }));
+            }
+        }
+    }
+    Ok(fact)
 }
 
 enum Origin {
     Operand(ValueId),
     End(String),
+}
+
+/// The name of `value`; where a quantise or dequantise leads on through its scales or zero points, with that said.
+fn link(graph: &Graph, value: ValueId, next: ValueId) -> String {
+    let name = graph.value_name(value);
+    let node = graph.defining_node(value).and_then(|id| graph.node(id).ok());
+    let Some(node) = node.filter(|node| matches!(effect_of(node), Effect::Quantize | Effect::Dequantize))
+    else {
+        return name;
+    };
+    let leads_on = |arg: &Arg| {
+        let mut found = false;
+        arg.for_each_value(|operand| found |= operand == next);
+        found
+    };
+    match node.args.iter().position(|(_, arg)| leads_on(arg)) {
+        Some(position @ 1..) => format!("{name} ({})", node.args[position].0),
+        _ => name,
+    }
 }
 
 /// One step from a constant towards what it is made of.
@@ -322,22 +395,17 @@ fn constant_origin(graph: &Graph, value: ValueId) -> Origin {
             InputKind::User => format!("user input {name:?}"),
         });
     }
-    let node = graph.defining_node(value).and_then(|id| graph.node(id).ok());
-    let mut operands: Vec<ValueId> = Vec::new();
-    let mut seen = HashSet::new();
-    if let Some(node) = node {
-        node.for_each_operand(|operand| {
-            if graph.value(operand).is_ok_and(|data| matches!(data.ty, Type::Tensor(_)))
-                && seen.insert(operand)
-            {
-                operands.push(operand);
-            }
-        });
-    }
-    match operands.as_slice() {
-        [one] => Origin::Operand(*one),
-        _ => Origin::End(graph.value_name(value)),
-    }
+    let Some(node) = graph.defining_node(value).and_then(|id| graph.node(id).ok()) else {
+        return Origin::End("a constant".to_string());
+    };
+    let mut first = None;
+    node.for_each_operand(|operand| {
+        let is_tensor = graph.value(operand).is_ok_and(|data| matches!(data.ty, Type::Tensor(_)));
+        if is_tensor {
+            first.get_or_insert(operand);
+        }
+    });
+    first.map_or_else(|| Origin::End(node.op.to_string()), Origin::Operand)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The graph: values, nodes in order, inputs and outputs with their place in the signature.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     arg::{Arg, OpName},
@@ -99,10 +99,7 @@ impl Node {
 
     /// The value given for argument `name`, if it is one value.
     pub fn value_arg(&self, name: &str) -> Option<ValueId> {
-        match self.arg(name) {
-            Some(Arg::Value(value)) => Some(*value),
-            _ => None,
-        }
+        self.arg(name).and_then(Arg::as_value)
     }
 
     /// Calls `visit` with every value that the node reads.
@@ -191,6 +188,7 @@ pub struct Graph {
     outputs: Vec<GraphOutput>,
     constants: IdVec<ConstantId, Constant>,
     names: HashMap<String, ValueId>,
+    node_names: HashSet<String>,
 }
 
 impl Graph {
@@ -282,6 +280,7 @@ impl Graph {
         outputs: Vec<(String, Type)>,
     ) -> Result<NodeId> {
         let node = self.nodes.push(Node { name: name.to_string(), op, args, outputs: Vec::new() });
+        self.node_names.insert(name.to_string());
         let mut values = Vec::with_capacity(outputs.len());
         for (index, (output_name, ty)) in outputs.into_iter().enumerate() {
             values.push(self.add_value(&output_name, ty, ValueDef::Output { node, index })?);
@@ -305,19 +304,32 @@ impl Graph {
         Ok(value)
     }
 
-    /// A name that no value has yet: `base`, or `base` with a number behind it.
+    /// A name that no value and no node has yet: `base`, or `base` with a number behind it.
     pub fn unique_name(&self, base: &str) -> String {
-        if !self.names.contains_key(base) {
-            return base.to_string();
-        }
+        let is_taken = |name: &str| self.names.contains_key(name) || self.node_names.contains(name);
+        let mut name = base.to_string();
         let mut number = 1usize;
-        loop {
-            let name = format!("{base}_{number}");
-            if !self.names.contains_key(&name) {
-                return name;
-            }
+        while is_taken(&name) {
+            name = format!("{base}_{number}");
             number += 1;
         }
+        name
+    }
+
+    /// Makes `value`, which a node computes, an input that stands for `constant`. The node has to go: see
+    /// [`Graph::retain_nodes`].
+    ///
+    /// # Errors
+    /// When `value` is an input already, or of another graph.
+    pub fn define_as_constant(&mut self, value: ValueId, constant: Constant) -> Result<()> {
+        let data = self.values.get_mut(value)?;
+        if data.def == ValueDef::Input {
+            return Err(Error::internal(format!("`{}` is an input already", data.name)));
+        }
+        data.def = ValueDef::Input;
+        let id = self.add_constant(constant);
+        self.inputs.push(GraphInput { value, kind: InputKind::Derived(id) });
+        Ok(())
     }
 
     /// The value called `name`.

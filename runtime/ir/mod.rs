@@ -17,12 +17,12 @@ mod verify;
 pub use arg::{Arg, IntArg, OpName};
 pub use constant::{Constant, ConstantId, InlinePayload, Payload, PayloadId};
 pub use constness::{Constness, Fact, Reason, TensorRef};
-pub use effects::{Effect, effect_of};
+pub use effects::{Effect, effect_of, written_operands};
 pub use graph::{
     Graph, GraphInput, GraphOutput, InputKind, Node, NodeId, OutputKind, OutputSource, TensorType, Type,
     ValueData, ValueDef, ValueId,
 };
 pub use method::Method;
 pub use parse::parse_graph;
-pub use patch::{Patch, PatchValue};
+pub use patch::Patch;
 pub use verify::verify;

@@ -1,125 +1,104 @@
-//! A rewrite as a value: what to add, and which values to read from it instead.
+//! A rewrite as a value: nodes to add, and what the rewritten node becomes.
 //!
 //! A rule builds a patch by looking at the graph, and only [`Patch::apply`] changes anything; so a rule that
-//! gives up half-way leaves no trace.
+//! gives up half-way leaves no trace. The rewritten node keeps its name and its output, so that messages still
+//! name what the program's author knows.
 
 use super::{
     arg::{Arg, OpName},
-    constant::{Constant, ConstantId},
-    graph::{Graph, InputKind, NodeId, Type, ValueId},
+    graph::{Graph, NodeId, Type, ValueId},
 };
-use crate::base::{Error, Result};
+use crate::base::{Error, Result, TypedId};
 
-/// A value as a patch sees it: one of the graph, or one that the patch will add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PatchValue {
-    /// A value of the graph.
-    Old(ValueId),
-    /// The value that addition number `.0` of the patch defines.
-    New(usize),
+struct Addition {
+    name: String,
+    op: OpName,
+    args: Vec<(String, Arg)>,
+    ty: Type,
 }
 
-impl From<ValueId> for PatchValue {
-    fn from(value: ValueId) -> PatchValue {
-        PatchValue::Old(value)
-    }
-}
-
-enum Addition {
-    Node { name: String, op: OpName, operands: Vec<(String, PatchValue)>, args: Vec<(String, Arg)>, ty: Type },
-    Constant { name: String, constant: Constant, kind: fn(ConstantId) -> InputKind },
-}
-
-/// Additions to a graph, and replacements of its values by them.
-#[derive(Default)]
+/// What replaces one node of a graph.
 pub struct Patch {
+    /// Values that the graph has: the patch's own come right behind.
+    base: usize,
     additions: Vec<Addition>,
-    replacements: Vec<(ValueId, PatchValue)>,
+    becomes: Option<(OpName, Vec<(String, Arg)>)>,
 }
 
 impl Patch {
-    /// An empty patch.
-    pub fn new() -> Patch {
-        Patch::default()
+    /// An empty patch of `graph`, which must not change before the patch is applied.
+    pub fn new(graph: &Graph) -> Patch {
+        Patch { base: graph.values().len(), additions: Vec::new(), becomes: None }
     }
 
-    /// Adds a node with one output of type `ty`. `operands` are its values, `args` everything else.
-    pub fn node(
-        &mut self,
-        name: &str,
-        op: &str,
-        operands: Vec<(&str, PatchValue)>,
-        args: Vec<(&str, Arg)>,
-        ty: Type,
-    ) -> PatchValue {
-        self.additions.push(Addition::Node {
-            name: name.to_string(),
-            op: OpName::new(op),
-            operands: operands.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
-            args: args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
-            ty,
-        });
-        PatchValue::New(self.additions.len() - 1)
+    /// Adds a node with one output of type `ty` before the rewritten one; gives the value that it will define.
+    pub fn node(&mut self, name: &str, op: &str, args: Vec<(&str, Arg)>, ty: Type) -> ValueId {
+        self.additions.push(Addition { name: name.to_string(), op: OpName::new(op), args: named(args), ty });
+        ValueId::from_index(self.base + self.additions.len() - 1)
     }
 
-    /// Adds a derived constant.
-    pub fn constant(&mut self, name: &str, constant: Constant) -> PatchValue {
-        self.additions.push(Addition::Constant {
-            name: name.to_string(),
-            constant,
-            kind: InputKind::Derived,
-        });
-        PatchValue::New(self.additions.len() - 1)
+    /// Says what the rewritten node becomes; it defines the same value as before.
+    pub fn becomes(&mut self, op: &str, args: Vec<(&str, Arg)>) {
+        self.becomes = Some((OpName::new(op), named(args)));
     }
 
-    /// Makes all readers of `old` read `new`.
-    pub fn replace(&mut self, old: ValueId, new: PatchValue) {
-        self.replacements.push((old, new));
-    }
-
-    /// Applies the patch: its nodes go right before `before`, in the order they were added.
+    /// Rewrites `node`.
     ///
     /// # Errors
-    /// When `before` is not in the graph, or the patch refers to itself wrongly.
-    pub fn apply(self, graph: &mut Graph, before: NodeId) -> Result<()> {
-        let mut position = graph
-            .position(before)
-            .ok_or_else(|| Error::internal(format!("a patch before {before}, which is gone")))?;
-        let mut added: Vec<ValueId> = Vec::with_capacity(self.additions.len());
-        let resolve = |added: &[ValueId], value: PatchValue| match value {
-            PatchValue::Old(value) => Ok(value),
-            PatchValue::New(index) => {
-                added.get(index).copied().ok_or_else(|| Error::internal("a patch reads what it adds later"))
-            }
-        };
-        for addition in self.additions {
-            let value = match addition {
-                Addition::Constant { name, constant, kind } => {
-                    graph.add_constant_input(&name, constant, kind)?
-                }
-                Addition::Node { name, op, operands, args, ty } => {
-                    let mut all = Vec::with_capacity(operands.len() + args.len());
-                    for (name, value) in operands {
-                        all.push((name, Arg::Value(resolve(&added, value)?)));
-                    }
-                    all.extend(args);
-                    let name = graph.unique_name(&name);
-                    let node = graph.insert_node(position, &name, op, all, vec![(name.clone(), ty)])?;
-                    position += 1;
-                    graph
-                        .node(node)?
-                        .outputs
-                        .first()
-                        .copied()
-                        .ok_or_else(|| Error::internal("a node without output"))?
-                }
-            };
-            added.push(value);
+    /// When `node` is not in the graph, or the graph has changed since the patch was begun.
+    pub fn apply(self, graph: &mut Graph, node: NodeId) -> Result<()> {
+        if graph.values().len() != self.base {
+            return Err(Error::internal("a patch was made for another state of the graph"));
         }
-        for (old, new) in self.replacements {
-            let new = resolve(&added, new)?;
-            graph.replace_uses(old, new)?;
+        let position = graph
+            .position(node)
+            .ok_or_else(|| Error::internal(format!("a patch of {node}, which is gone")))?;
+        for (index, Addition { name, op, args, ty }) in self.additions.into_iter().enumerate() {
+            let name = graph.unique_name(&name);
+            graph.insert_node(position + index, &name, op, args, vec![(name.clone(), ty)])?;
+        }
+        if let Some((op, args)) = self.becomes {
+            let node = graph.node_mut(node)?;
+            node.op = op;
+            node.args = args;
         }
         Ok(())
+    }
+}
+
+fn named(args: Vec<(&str, Arg)>) -> Vec<(String, Arg)> {
+    args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{parse_graph, verify};
+    use super::*;
+
+    const TEXT: &str =
+        "graph g\ninput %x: float32[2]\n%a: float32[2] = aten.neg.default(self=%x)\noutput %a\n";
+
+    #[test]
+    fn the_rewritten_node_keeps_its_name() {
+        let mut graph = parse_graph(TEXT).unwrap();
+        let (node, x) = (graph.order()[0], graph.value_named("x").unwrap());
+        let ty = graph.value(x).unwrap().ty.clone();
+        let mut patch = Patch::new(&graph);
+        let abs = patch.node("a", "aten.abs.default", vec![("self", Arg::Value(x))], ty);
+        patch.becomes("aten.relu.default", vec![("self", Arg::Value(abs))]);
+        patch.apply(&mut graph, node).unwrap();
+        verify(&graph).unwrap();
+        let text = graph.to_string();
+        assert!(text.contains("%a_1: float32[2] = aten.abs.default(self=%x)"), "{text}");
+        assert!(text.contains("%a: float32[2] = aten.relu.default(self=%a_1)"), "{text}");
+    }
+
+    #[test]
+    fn a_stale_patch_changes_nothing() {
+        let mut graph = parse_graph(TEXT).unwrap();
+        let node = graph.order()[0];
+        let patch = Patch::new(&graph);
+        graph.add_input("y", Type::None, super::super::InputKind::User).unwrap();
+        assert!(patch.apply(&mut graph, node).is_err());
     }
 }

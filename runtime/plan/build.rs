@@ -155,7 +155,7 @@ impl<'a> Planner<'a> {
     }
 
     fn add_node(&mut self, node: &Node) -> Result<()> {
-        if effect_of(&node.op) == Effect::Assert {
+        if effect_of(node) == Effect::Assert {
             self.forget_operands(node);
             return Ok(());
         }

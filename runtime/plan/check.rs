@@ -37,7 +37,7 @@ fn declared(graph: &Graph, value: ValueId, env: &SymEnv) -> Result<Resolved<Meta
 }
 
 fn check_node(graph: &Graph, _id: NodeId, node: &Node, env: &SymEnv) -> Result<()> {
-    match effect_of(&node.op) {
+    match effect_of(node) {
         Effect::Assert => return Ok(()),
         Effect::Write => {
             return Err(Error::unsupported(

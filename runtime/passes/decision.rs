@@ -1,0 +1,27 @@
+//! What passes report of their work, for people and for `inspect`.
+
+/// What became of one matrix product, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Name of the node in the program.
+    pub node: String,
+    /// Base name of its op in the program, such as `addmm`.
+    pub op: String,
+    /// Base name of what it became: `linear`, or what it was; `constant` when it was folded.
+    pub became: String,
+    /// Name of the second operand, which decides.
+    pub operand: String,
+    /// Whether that operand is a constant of the program.
+    pub constant: bool,
+    /// One line: `mm_3: kept mm: mat2 = permute_5 <- addmm_1 <- user input "style"`.
+    pub reason: String,
+}
+
+/// Nodes that run as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fusion {
+    /// What they are together, such as `attention`.
+    pub kind: String,
+    /// Names of the nodes in the program.
+    pub nodes: Vec<String>,
+}

@@ -1,0 +1,97 @@
+//! Passes: from the graph of a program to the graph that is planned, in one fixed order.
+//!
+//! Passes know what ops compute (through `infer` and `eval`) and never a device or a file format. The rule that they
+//! keep above all: only what the program proves to be constant is prepacked.
+
+mod dead_code;
+mod decision;
+mod evaluate;
+mod fold;
+mod linear;
+mod live_weight;
+
+pub use decision::{Decision, Fusion};
+pub use evaluate::FoldLimits;
+
+use std::collections::BTreeMap;
+
+use crate::{
+    base::Result,
+    ir::{Graph, Method, verify},
+    ops,
+};
+
+/// What passes may be told.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What constant folding may make.
+    pub fold: FoldLimits,
+}
+
+/// A method after all passes, with what they did.
+#[derive(Clone, Debug)]
+pub struct Optimised {
+    /// The method; its graph is what plans are made from.
+    pub method: Method,
+    /// What became of each matrix product, in the order of the program.
+    pub decisions: Vec<Decision>,
+    /// Nodes that became one.
+    pub fusions: Vec<Fusion>,
+    /// What the user of the program should know.
+    pub warnings: Vec<String>,
+    ops: BTreeMap<String, usize>,
+}
+
+impl Optimised {
+    /// How many nodes there are of each op after linear rewrite, constant folding and dead code, by base name (`add`
+    /// of `aten.add.Tensor`). Arithmetic on host scalars is not counted.
+    pub fn ops(&self) -> &BTreeMap<String, usize> {
+        &self.ops
+    }
+}
+
+/// Runs every pass over a copy of `method`. Payloads are read only where an expression of constants is evaluated.
+///
+/// # Errors
+/// A graph that breaks the rules of the IR. What cannot run is not an error here: [`check`](crate::plan::check) finds it.
+pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
+    let mut method = method.clone();
+    let graph = &mut method.graph;
+    let mut warnings = Vec::new();
+    if !graph.has_signature() {
+        warnings.push(format!(
+            "method `{}` has no signature: nothing counts as constant, and no weight is prepacked",
+            graph.name()
+        ));
+    }
+    dead_code::run(graph);
+    checked(graph, "dead code")?;
+    let products = linear::run(graph)?;
+    checked(graph, "linear rewrite")?;
+    let kept = fold::run(graph, &options.fold)?;
+    dead_code::run(graph);
+    checked(graph, "constant folding")?;
+    let decisions = linear::settle(graph, products, &kept)?;
+    dead_code::run(graph);
+    checked(graph, "live weights")?;
+    let ops = histogram(graph);
+    Ok(Optimised { method, decisions, fusions: Vec::new(), warnings, ops })
+}
+
+/// Verifies what a pass left, in tests and debug builds.
+fn checked(graph: &Graph, pass: &str) -> Result<()> {
+    if cfg!(debug_assertions) {
+        verify(graph).map_err(|error| error.context(format!("after {pass}")))?;
+    }
+    Ok(())
+}
+
+fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, node) in graph.nodes() {
+        if !ops::is_scalar_target(node.op.as_str()) {
+            *counts.entry(node.op.base().to_string()).or_insert(0) += 1;
+        }
+    }
+    counts
+}
