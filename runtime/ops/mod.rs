@@ -45,6 +45,7 @@ mod args;
 mod batch_norm;
 mod binary;
 mod conv;
+mod create;
 pub mod elementwise;
 mod fill;
 mod index;
@@ -66,6 +67,7 @@ mod softmax;
 mod sort;
 mod table;
 mod tensor;
+mod triangle;
 pub mod view;
 
 pub use args::{ArgValue, Args};

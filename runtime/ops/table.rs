@@ -1,8 +1,8 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, batch_norm, binary, conv, index, join, linear, matmul, norm, rearrange, reduce, scan,
-    softmax, sort, view,
+    Op, arg_reduce, batch_norm, binary, conv, create, index, join, linear, matmul, norm, rearrange, reduce,
+    scan, softmax, sort, triangle, view,
 };
 
 /// Every op family.
@@ -12,6 +12,7 @@ pub static OPS: &[&dyn Op] = &[
     &batch_norm::BatchNorm,
     &binary::Binary,
     &conv::Conv,
+    &create::Create,
     &index::IndexRead,
     &index::IndexWrite,
     &join::Join,
@@ -23,6 +24,7 @@ pub static OPS: &[&dyn Op] = &[
     &scan::Scan,
     &softmax::Softmax,
     &sort::Sort,
+    &triangle::Triangle,
     &view::Copy,
     &view::Overwrite,
     &view::Views,
