@@ -3,20 +3,27 @@
 //! Everything an app needs is here and re-exported at the root of the crate. It must never name Vulkan, nor know
 //! how an op computes.
 
+pub mod compare;
 mod delegate;
 mod device;
+mod inspect;
 mod program;
 mod report;
+mod sample;
 pub mod verify;
 
 pub use delegate::{Delegate, DelegateBuilder, Outputs};
 pub use device::Gpu;
+pub use inspect::Inspection;
 pub use program::{InputInfo, MethodInfo, Program};
 pub use report::{DelegateReport, DispatchTime, KernelUse};
+#[doc(hidden)]
+pub use sample::linear_program;
 
 pub use crate::{
     base::{DType, Error, ErrorKind, HostTensor, Refusal, Result, Scalar, Value},
     delegate::MemoryReport,
     gpu::{DeviceChoice, DeviceDescription, DeviceInfo, DeviceKind, GpuOptions},
     ops::Precision,
+    passes::{Decision, Fusion},
 };

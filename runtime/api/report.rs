@@ -7,7 +7,8 @@ use crate::{
     base::Result,
     delegate::{MemoryReport, Session},
     gpu::DeviceKind,
-    ir::{Graph, Method},
+    ir::Method,
+    passes::{self, Decision, Fusion},
 };
 
 /// What a [`Delegate`](crate::Delegate) consists of.
@@ -18,8 +19,12 @@ pub struct DelegateReport {
     pub method: String,
     /// Name of the device.
     pub device: String,
-    /// Nodes that run, by the base name of their op, after all rewrites.
+    /// Nodes by the base name of their op, after the linear rewrite, constant folding and dead code.
     pub ops: BTreeMap<String, usize>,
+    /// What became of each matrix product, and why.
+    pub decisions: Vec<Decision>,
+    /// Nodes that run as one.
+    pub fusions: Vec<Fusion>,
     /// Device memory in use.
     pub memory: MemoryReport,
     /// Kernels of the plan of the last run (before the first run: of a plan made at build).
@@ -48,30 +53,25 @@ pub struct DispatchTime {
     pub gpu_ms: f64,
 }
 
-/// What is known once a delegate is built and does not change.
+/// What the passes did, known before a delegate is built.
 pub(super) struct BuildFacts {
-    ops: BTreeMap<String, usize>,
+    pub ops: BTreeMap<String, usize>,
+    pub decisions: Vec<Decision>,
+    pub fusions: Vec<Fusion>,
+    pub warnings: Vec<String>,
 }
 
 /// Rewrites the method for the device, and keeps what a report tells of it.
 pub(super) fn prepare(method: MethodInfo<'_>) -> Result<(Method, BuildFacts)> {
-    let method = method.ir().clone();
-    let facts = BuildFacts { ops: count_ops(&method.graph) };
-    Ok((method, facts))
-}
-
-/// Nodes by the base name of their op.
-pub(super) fn count_ops(graph: &Graph) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for (_, node) in graph.nodes() {
-        *counts.entry(node.op.base().to_string()).or_insert(0) += 1;
-    }
-    counts
+    let optimised = passes::optimise(method.ir(), &passes::Options::default())?;
+    let ops = optimised.ops().clone();
+    let passes::Optimised { method, decisions, fusions, warnings, .. } = optimised;
+    Ok((method, BuildFacts { ops, decisions, fusions, warnings }))
 }
 
 pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> DelegateReport {
     let description = &gpu.info().description;
-    let mut warnings = Vec::new();
+    let mut warnings = facts.warnings.clone();
     if description.kind == DeviceKind::Cpu {
         warnings.push(format!("`{}` runs Vulkan on the CPU", description.name));
     }
@@ -79,6 +79,8 @@ pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> Dele
         method: session.method().graph.name().to_string(),
         device: description.name.clone(),
         ops: facts.ops.clone(),
+        decisions: facts.decisions.clone(),
+        fusions: facts.fusions.clone(),
         memory: session.memory_report(),
         kernels: kernels(session),
         warnings,

@@ -4,14 +4,11 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{context::Context, session::Session, state::DeviceState};
 use crate::{
-    base::{Error, Refusal, Result, SymEnv},
-    ir::{Method, Type},
+    base::{Error, Result, SymEnv},
+    ir::Method,
     ops::Precision,
-    plan::{self, InputMeta, Plan, PlanOptions, ShapeKey},
+    plan::{self, Plan, PlanOptions, ShapeKey},
 };
-
-/// The largest size that symbols are tried with at build: beyond it, no kernel is chosen that is not at it.
-const SAMPLE_CAP: i64 = 1024;
 
 /// How a delegate is built.
 #[derive(Clone, Debug)]
@@ -61,8 +58,11 @@ impl Session {
             precision: options.precision,
             pinned_f32: options.pinned_f32.clone(),
         };
-        let envs = plan::sample_envs(&method, SAMPLE_CAP);
-        refuse(&method, &envs)?;
+        let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
+        let refusals = plan::check_all(&method, &envs)?;
+        if !refusals.is_empty() {
+            return Err(Error::refused(refusals));
+        }
         let plans = sample_plans(&method, &envs, &plan_options)?;
         for (_, plan) in &plans {
             for dispatch in &plan.dispatches {
@@ -91,25 +91,12 @@ fn create_states(context: &Context, method: &Method, plan: &Plan) -> Result<Vec<
         .collect()
 }
 
-/// Every node that cannot run at one of the sample sizes, each named once.
-fn refuse(method: &Method, envs: &[SymEnv]) -> Result<()> {
-    let mut refusals: Vec<Refusal> = Vec::new();
-    for env in envs {
-        for refusal in plan::check(method, env)? {
-            if !refusals.iter().any(|known| known.node == refusal.node) {
-                refusals.push(refusal);
-            }
-        }
-    }
-    if refusals.is_empty() { Ok(()) } else { Err(Error::refused(refusals)) }
-}
-
 /// Plans at the corners of the program's ranges. The smallest must work; a larger one that the device's limits
 /// refuse is left for the run that asks for it.
 fn sample_plans(method: &Method, envs: &[SymEnv], options: &PlanOptions) -> Result<Vec<(ShapeKey, Plan)>> {
     let mut plans = Vec::new();
     for (index, env) in envs.iter().enumerate() {
-        let key = sample_inputs(method, env)?;
+        let key = plan::sample_inputs(method, env)?;
         match plan::build(method, &key, options) {
             Ok(plan) => plans.push((key, plan)),
             Err(error) if index > 0 => {
@@ -119,32 +106,4 @@ fn sample_plans(method: &Method, envs: &[SymEnv], options: &PlanOptions) -> Resu
         }
     }
     Ok(plans)
-}
-
-fn sample_inputs(method: &Method, env: &SymEnv) -> Result<ShapeKey> {
-    let graph = &method.graph;
-    graph
-        .user_inputs()
-        .map(|value| {
-            let data = graph.value(value)?;
-            if let Some(fixed) = method.fixed_inputs.get(&data.name) {
-                return Ok(InputMeta::of(fixed));
-            }
-            Ok(match &data.ty {
-                Type::Tensor(tensor) => {
-                    let sizes = tensor.sizes.iter().map(|size| {
-                        let size = size.eval(env)?;
-                        usize::try_from(size).map_err(|_| {
-                            Error::invalid_input(format!("input `{}` has the size {size}", data.name))
-                        })
-                    });
-                    InputMeta::Tensor(tensor.dtype, sizes.collect::<Result<_>>()?)
-                }
-                Type::Int(expr) => InputMeta::Int(expr.as_ref().map_or(Ok(1), |expr| expr.eval(env))?),
-                Type::Float => InputMeta::Float(1.0f64.to_bits()),
-                Type::Bool => InputMeta::Bool(true),
-                Type::None => InputMeta::None,
-            })
-        })
-        .collect()
 }

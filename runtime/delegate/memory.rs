@@ -1,5 +1,7 @@
 //! Memory that runs of one delegate share: the arena, the status words, and staging for inputs and outputs.
 
+use std::collections::HashMap;
+
 use super::{
     context::Context,
     record::{STATUS_BYTES, TransferLayout},
@@ -7,6 +9,7 @@ use super::{
 use crate::{
     base::Result,
     gpu::{Buffer, BufferDesc, StagingBuffer, StagingDesc, StagingDirection},
+    ops::PackKey,
     plan::Plan,
 };
 
@@ -21,6 +24,37 @@ pub struct MemoryReport {
     pub arena_bytes: u64,
     /// Staging for inputs and outputs.
     pub staging_bytes: u64,
+}
+
+impl MemoryReport {
+    /// What a delegate that runs `plan` only will use.
+    ///
+    /// # Errors
+    /// A constant beyond the address space.
+    pub fn of_plan(plan: &Plan) -> Result<MemoryReport> {
+        let mut constants: HashMap<PackKey, u64> = HashMap::new();
+        for prepack in &plan.prepacks {
+            constants.insert(prepack.key(), prepack.len_bytes()? as u64);
+        }
+        let layout = TransferLayout::of(plan);
+        Ok(MemoryReport {
+            constant_bytes: constants.values().sum(),
+            state_bytes: plan.states.iter().map(|state| state.tensor.region().len_bytes).sum(),
+            arena_bytes: plan.arena_bytes.iter().sum(),
+            staging_bytes: layout.upload_bytes + layout.readback_bytes,
+        })
+    }
+
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: MemoryReport) -> MemoryReport {
+        MemoryReport {
+            constant_bytes: self.constant_bytes.max(other.constant_bytes),
+            state_bytes: self.state_bytes.max(other.state_bytes),
+            arena_bytes: self.arena_bytes.max(other.arena_bytes),
+            staging_bytes: self.staging_bytes.max(other.staging_bytes),
+        }
+    }
 }
 
 /// How much memory runs need.

@@ -7,6 +7,9 @@ use crate::{
     ir::{Method, Type, ValueId},
 };
 
+/// The largest size that symbols are tried with at build: beyond it, no kernel is chosen that is not at it.
+pub const SAMPLE_CAP: i64 = 1024;
+
 /// What a plan depends on of one user input.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InputMeta {
@@ -207,6 +210,38 @@ pub fn sample_envs(method: &Method, cap: i64) -> Vec<SymEnv> {
         }
     }
     envs
+}
+
+/// The shapes of the inputs at the symbol values of `env`; numbers that no symbol determines get a stand-in.
+///
+/// # Errors
+/// A size that `env` does not determine, or that is negative.
+pub fn sample_inputs(method: &Method, env: &SymEnv) -> Result<ShapeKey> {
+    let graph = &method.graph;
+    graph
+        .user_inputs()
+        .map(|value| {
+            let data = graph.value(value)?;
+            if let Some(fixed) = method.fixed_inputs.get(&data.name) {
+                return Ok(InputMeta::of(fixed));
+            }
+            Ok(match &data.ty {
+                Type::Tensor(tensor) => {
+                    let sizes = tensor.sizes.iter().map(|size| {
+                        let size = size.eval(env)?;
+                        usize::try_from(size).map_err(|_| {
+                            Error::invalid_input(format!("input `{}` has the size {size}", data.name))
+                        })
+                    });
+                    InputMeta::Tensor(tensor.dtype, sizes.collect::<Result<_>>()?)
+                }
+                Type::Int(expr) => InputMeta::Int(expr.as_ref().map_or(Ok(1), |expr| expr.eval(env))?),
+                Type::Float => InputMeta::Float(1.0f64.to_bits()),
+                Type::Bool => InputMeta::Bool(true),
+                Type::None => InputMeta::None,
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,22 @@ pub fn check(method: &Method, env: &SymEnv) -> Result<Vec<Refusal>> {
     Ok(refusals)
 }
 
+/// Every node that cannot run at the sizes of one of `envs`, each named once.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_all(method: &Method, envs: &[SymEnv]) -> Result<Vec<Refusal>> {
+    let mut refusals: Vec<Refusal> = Vec::new();
+    for env in envs {
+        for refusal in check(method, env)? {
+            if !refusals.iter().any(|known| known.node == refusal.node) {
+                refusals.push(refusal);
+            }
+        }
+    }
+    Ok(refusals)
+}
+
 fn declared(graph: &Graph, value: ValueId, env: &SymEnv) -> Result<Resolved<Meta>> {
     match &graph.value(value)?.ty {
         Type::Tensor(tensor) => Ok(Resolved::Tensor(Meta::new(tensor.dtype, concrete_sizes(tensor, env)?))),

@@ -12,9 +12,9 @@ mod nodes;
 mod text;
 mod verify;
 
-pub use bind::{InputMeta, ShapeKey, bind_inputs, sample_envs};
+pub use bind::{InputMeta, SAMPLE_CAP, ShapeKey, bind_inputs, sample_envs, sample_inputs};
 pub use build::{PlanOptions, build};
-pub use check::check;
+pub use check::{check, check_all};
 pub use verify::verify;
 
 use crate::{
