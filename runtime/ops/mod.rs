@@ -56,6 +56,7 @@ pub mod matmul;
 mod norm;
 mod operands;
 mod packing;
+mod pool;
 mod product;
 mod rearrange;
 mod reduce;

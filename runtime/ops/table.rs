@@ -1,8 +1,8 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, batch_norm, binary, conv, create, index, join, linear, matmul, norm, rearrange, reduce,
-    scan, softmax, sort, triangle, view,
+    Op, arg_reduce, batch_norm, binary, conv, create, index, join, linear, matmul, norm, pool, rearrange,
+    reduce, scan, softmax, sort, triangle, view,
 };
 
 /// Every op family.
@@ -19,6 +19,8 @@ pub static OPS: &[&dyn Op] = &[
     &linear::Linear,
     &matmul::Matmul,
     &norm::Norm,
+    &pool::AvgPool,
+    &pool::MaxPool,
     &rearrange::Rearrange,
     &reduce::Reduce,
     &scan::Scan,
