@@ -226,3 +226,30 @@ fn results<V>(
     results.push(HostTensor::from_i64s(out.dtype, out.sizes.clone(), &ranked.1)?);
     Ok(results)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::{ErrorKind, Scalar},
+        ir::OpName,
+        ops::ArgValue,
+    };
+
+    fn infer(target: &str, len: usize, k: i64) -> Result<Vec<Meta>> {
+        let items = vec![
+            ("self".to_string(), ArgValue::Tensor(Meta::new(DType::F32, [2, len]))),
+            ("k".to_string(), ArgValue::Scalar(Scalar::Int(k))),
+        ];
+        Sort.infer(&Args::new(OpName::new(target), items))
+    }
+
+    #[test]
+    fn rows_that_no_kernel_takes_are_refused() {
+        assert_eq!(infer("aten.sort.default", 2048, 0).unwrap()[0].sizes, [2, 2048]);
+        let error = infer("aten.sort.default", 2049, 0).unwrap_err();
+        assert_eq!((error.kind(), error.operand()), (ErrorKind::Unsupported, Some("self")));
+        assert_eq!(infer("aten.topk.default", 50_000, 256).unwrap()[1].sizes, [2, 256]);
+        assert!(infer("aten.topk.default", 50_000, 257).is_err());
+    }
+}

@@ -63,6 +63,7 @@ def reduce():
     whole(f)
     extremes(f)
     truth(f)
+    norms(f)
     halves_and_ints(f)
     return f
 
@@ -103,6 +104,10 @@ def whole(f):
     f.add("var_mean_correction", aten.var_mean.correction, x, [1], correction=0, keepdim=True)
     f.add("var_one_element_is_nan", aten.var.correction, torch.tensor([[3.0]]), [1], correction=1)
     f.add("var_large_offset", aten.var.correction, rand(2, 9) + 1000, [1], correction=0)
+    f.add("var_correction_over_count", aten.var.correction, x, [0, 1], correction=99)
+    f.add("var_default", aten.var.default, x, False)
+    f.add("std_mean_correction", aten.std_mean.correction, x, [0], correction=1)
+    f.add("var_mean_dim", aten.var_mean.dim, x, [-1], False, True)
     f.add("sum_0dim", aten.sum.default, torch.tensor(2.5), exact=True)
     f.add("mean_0dim", aten.mean.dim, torch.tensor(2.5), [0])
     f.add("amax_0dim", aten.amax.default, torch.tensor(2.5), [], exact=True)
@@ -157,6 +162,26 @@ def truth(f):
         f.add(f"{name}_int64", op.dim, randint(3, 4, lo=0, hi=1), -1, True)
         f.add(f"{name}_uint8_keeps_dtype", op.dim, randint(3, 4, lo=0, hi=1, dtype=torch.uint8), -1)
     f.add("any_dims_none", aten.any.dims, b)
+    f.add("any_dims_empty_reduces_none", aten.any.dims, randint(2, 3, lo=0, hi=2), [])
+    f.add("all_dims_empty_reduces_none", aten.all.dims, b, [], True)
+    f.add("count_nonzero", aten.count_nonzero.default, torch.tensor([[0.0, NAN, -0.0], [2.0, 0.0, -1.0]]))
+    f.add("count_nonzero_dim", aten.count_nonzero.dim_IntList, randint(2, 3, 4, lo=0, hi=2), [0, 2])
+    f.add("max_bool", aten.max.dim, b, 1)
+    f.add("amin_bool", aten.amin.default, b, [1])
+
+
+def norms(f):
+    x = torch.tensor([[3.0, 0.0, -4.0], [0.0, -0.0, 0.0], [1.0, NAN, -2.0]])
+    for order in (0, 1, 2, INF, -INF):
+        f.add(f"vector_norm_{order}", aten.linalg_vector_norm.default, x, order, [1])
+    f.add("vector_norm_all", aten.linalg_vector_norm.default, rand(2, 3, 4))
+    f.add("vector_norm_keepdim", aten.linalg_vector_norm.default, rand(2, 3, 4), 2, [0, -1], True)
+    f.add("vector_norm_of_nothing", aten.linalg_vector_norm.default, torch.zeros(2, 0), 2, [1])
+    f.add("vector_norm_dtype", aten.linalg_vector_norm.default, rand(2, 3, dtype=torch.float16), 2, [1],
+          dtype=torch.float32)
+    f.add("norm_dims", aten.norm.ScalarOpt_dim, rand(2, 3, 4), 2, [1], True)
+    f.add("norm_default_order", aten.norm.ScalarOpt_dim, rand(2, 3, 4), None, [1, 2])
+    f.add("norm_all", aten.norm.Scalar, rand(2, 3, 4), 1)
 
 
 def halves_and_ints(f):
@@ -175,6 +200,20 @@ def halves_and_ints(f):
     f.add("sum_int64_to_float", aten.sum.dim_IntList, randint(3, 5, lo=-9, hi=9), [1], dtype=torch.float32)
     f.add("mean_int64_to_float", aten.mean.dim, randint(3, 5, lo=-9, hi=9), [1], dtype=torch.float32)
     f.add("amax_int64", aten.amax.default, randint(3, 5, lo=-9, hi=9), [1])
+    top = 2**31 - 1
+    f.add("sum_int64_passes_32_bits_midway", aten.sum.dim_IntList,
+          torch.tensor([[top, top, -7, -top - 1], [-top - 1, -top - 1, top, top]]), [1])
+    f.add("sum_int32_wraps", aten.sum.dim_IntList, torch.tensor([top, 2], dtype=torch.int32), [0], dtype=torch.int32)
+    f.add("sum_int8_wraps", aten.sum.dim_IntList, torch.full((3,), 100, dtype=torch.int8), [0], dtype=torch.int8)
+    f.add("sum_int64_long", aten.sum.dim_IntList, Gen((3, 5000), -30000, 30000, 9, torch.int64), [1])
+    f.add("sum_int64_columns", aten.sum.dim_IntList, Gen((70, 300), -30000, 30000, 9, torch.int64), [0])
+    f.add("sum_zero_dim_int64", aten.sum.dim_IntList, torch.zeros(2, 0, dtype=torch.int64), [1])
+    f.add("prod_zero_dim_int64", aten.prod.dim_int, torch.zeros(2, 0, dtype=torch.int64), 1)
+    f.add("prod_int64_zero_after_large", aten.prod.default, torch.tensor([top, top, 0, -3]))
+    f.add("prod_int64_negative", aten.prod.default, torch.tensor([-46341, 46340, 1]))
+    f.add("prod_int32_wraps", aten.prod.default, torch.tensor([top, 3], dtype=torch.int32), dtype=torch.int32)
+    f.add("amin_int8", aten.amin.default, torch.tensor([[5, -128], [127, 0]], dtype=torch.int8), [1])
+    f.add("amax_uint8", aten.amax.default, torch.tensor([[5, 255], [127, 0]], dtype=torch.uint8), [0])
     f.add("prod_int64", aten.prod.dim_int, randint(3, 4, lo=-4, hi=4), 1)
 
 
@@ -216,6 +255,13 @@ def layer_norm(f):
     f.add("native_384", native, Gen((7, 384), -9, 9, 1), [384], None, None, 1e-12, sampled=True)
     f.add("native_long_row", native, Gen((2, 5000), -9, 9, 2), [5000], None, None, 1e-5, sampled=True)
     f.add("native_many_rows", native, Gen((66000, 4), -9, 9, 3), [4], None, None, 1e-5, sampled=True)
+    f.add("native_zeros_tiny_eps", native, torch.zeros(1, 10), [10], None, None, 1e-12)
+    f.add("native_zeros_tiny_eps_half", native, torch.zeros(1, 10, dtype=torch.float16), [10], None, None, 1e-12,
+          keep=[0])
+    f.add("native_1e15", native, torch.tensor([1e15, -1e15]).repeat(2, 64), [128], None, None, 1e-5, keep=[0])
+    f.add("native_30000_half", native, torch.tensor([3e4, -3e4]).repeat(1, 2048).half(), [4096], None, None, 1e-5,
+          keep=[0], sampled=True)
+    f.add("native_half_float_affine", native, rand(3, 6, dtype=torch.float16), [6], *affine(6), 1e-5, keep=[0])
     for dtype in HALVES:
         w, b = (Const(c.tensor.to(dtype)) for c in affine(6))
         f.add(f"native_{str(dtype)[6:]}", native, rand(3, 6, dtype=dtype), [6], w, b, 1e-5, keep=[0])
@@ -233,6 +279,13 @@ def rms_norm(f):
     f.add("rms_norm_large_values", aten.rms_norm.default, rand(2, 8) * 3e4, [8], None, 1e-6)
     f.add("rms_norm_half", aten.rms_norm.default, rand(2, 8, dtype=torch.float16), [8], None, 1e-6)
     f.add("rms_norm_half_large", aten.rms_norm.default, rand(2, 8, dtype=torch.float16) * 4000, [8], None, 1e-6)
+
+
+    f.add("rms_norm_8000_half", aten.rms_norm.default, Gen((1, 4096), 8000, 8000, 1, torch.float16), [4096], None, 1e-6,
+          sampled=True)
+    f.add("rms_norm_default_eps_half", aten.rms_norm.default, torch.full((1, 4), 1e-4, dtype=torch.float16), [4])
+    f.add("fused_rms_norm", aten._fused_rms_norm.default, x, [6], w, 1e-5)
+    f.add("fused_rms_norm_half", aten._fused_rms_norm.default, rand(3, 8, dtype=torch.float16), [8], None, 1e-5)
 
 
 def group_norm(f):
@@ -256,6 +309,11 @@ def batch_norm(f):
           *(c.tensor for c in stats), 0.1, 1e-5, keep=[0])
     f.add("batch_norm_training_ir", aten.batch_norm.default, rand(2, 3, 2, 2), *affine(3), *stats, False, 0.1, 1e-5,
           True)
+    f.add("batch_norm_weight_only", eval_norm, rand(2, 3, 2, 2), affine(3)[0], None, *stats, 0.1, 1e-5, keep=[0])
+    f.add("batch_norm_bias_only", eval_norm, rand(2, 3, 2, 2), None, affine(3)[1], *stats, 0.1, 1e-5, keep=[0])
+    f.add("native_batch_norm", aten.native_batch_norm.default, rand(2, 3, 2, 2), *affine(3), *stats, False, 0.1, 1e-5,
+          keep=[0])
+    f.add("batch_norm_empty_batch", eval_norm, torch.zeros(0, 3, 2), *affine(3), *stats, 0.1, 1e-5, keep=[0])
     f.add("batch_norm_half", eval_norm, rand(2, 3, 2, 2, dtype=torch.float16),
           *(Const(c.tensor.half()) for c in (*affine(3), *stats)), 0.1, 1e-5, keep=[0])
 
@@ -275,6 +333,19 @@ def scan():
     f.add("cumsum_nan", aten.cumsum.default, torch.tensor([1.0, NAN, 2.0]), 0)
     f.add("cumsum_long", aten.cumsum.default, Gen((2, 3000), -4, 4, 1), 1, exact=True, sampled=True)
     f.add("cumprod", aten.cumprod.default, rand(2, 5, lo=0.5, hi=1.5), 1)
+    f.add("cumsum_int64_passes_32_bits", aten.cumsum.default, torch.tensor([2**31 - 1, -5, 5, -2**31]), 0)
+    f.add("cumsum_int32_wraps", aten.cumsum.default, torch.tensor([2**31 - 1, 1], dtype=torch.int32), 0,
+          dtype=torch.int32)
+    f.add("cumsum_float_to_int32", aten.cumsum.default, torch.tensor([1.7, 2.2, -0.5]), 0, dtype=torch.int32)
+    f.add("cumsum_int64_long", aten.cumsum.default, Gen((2, 3000), -999, 999, 1, torch.int64), 1, sampled=True)
+    f.add("cumsum_constant_permuted", aten.cumsum.default, Const(rand(4, 3, 2).permute(2, 0, 1)), 1, exact=True)
+    f.add("cumprod_int64", aten.cumprod.default, torch.tensor([2, -3, 0, 4]), 0)
+    f.add("cumprod_dim0", aten.cumprod.default, rand(3, 70, lo=0.5, hi=1.5), 0)
+    order(f)
+    return f
+
+
+def order(f):
     distinct = torch.tensor([[3.0, -1.0, 7.5, 0.0, 2.0], [9.0, 8.0, -7.0, 6.0, 5.0]])
     for k in (1, 2, 5):
         f.add(f"topk_{k}", aten.topk.default, distinct, k, exact=True)
@@ -287,4 +358,22 @@ def scan():
         f.add(f"sort_descending_{descending}".lower(), aten.sort.default, distinct, -1, descending, exact=True)
         f.add(f"argsort_descending_{descending}".lower(), aten.argsort.default, distinct, 1, descending, exact=True)
     f.add("sort_dim0", aten.sort.default, distinct, 0, exact=True)
-    return f
+    f.add("topk_all_of_20", aten.topk.default, torch.arange(20.0).roll(7)[None], 20, exact=True)
+    f.add("topk_20_of_5000", aten.topk.default, Gen((2, 5000), -32768, 32767, 3), 20, keep=[0], exact=True)
+    f.add("topk_ties", aten.topk.default, randint(3, 60, lo=-2, hi=2).float(), 40, keep=[0], exact=True)
+    f.add("topk_half_nan", aten.topk.default, torch.tensor([1.0, NAN, 3.0, 2.0], dtype=torch.float16), 3, exact=True)
+    f.add("topk_of_middle_dim", aten.topk.default, torch.arange(60.0).roll(23).reshape(3, 5, 4), 2, 1, exact=True)
+    f.add("topk_0dim", aten.topk.default, torch.tensor(2.5), 1, exact=True)
+    f.add("sort_0dim", aten.sort.default, torch.tensor(2.5), exact=True)
+    f.add("sort_empty", aten.sort.default, torch.zeros(2, 0), exact=True)
+    f.add("sort_bool", aten.sort.stable, randbool(2, 9), stable=True, exact=True)
+    ties = torch.tensor([[3.0, 1.0, NAN, -0.0, 3.0, 0.0, -INF, 1.0, NAN, INF]])
+    for descending in (False, True):
+        text = "down" if descending else "up"
+        f.add(f"sort_stable_{text}", aten.sort.stable, ties, stable=True, dim=1, descending=descending, exact=True)
+        f.add(f"argsort_stable_{text}", aten.argsort.stable, ties, stable=True, dim=-1, descending=descending,
+              exact=True)
+        for cols in (255, 256, 257, 2048):
+            f.add(f"sort_{cols}_{text}", aten.sort.stable, Gen((2, cols), -99, 99, cols, torch.int64), stable=True,
+                  dim=1, descending=descending, exact=True, sampled=True)
+    f.add("sort_columns", aten.sort.stable, Gen((300, 3), -99, 99, 1), stable=True, dim=0, exact=True, sampled=True)

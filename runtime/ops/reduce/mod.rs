@@ -135,12 +135,16 @@ impl Op for Reduce {
             "aten.std.default",
             "aten.std.dim",
             "aten.std_mean.correction",
+            "aten.std_mean.default",
+            "aten.std_mean.dim",
             "aten.sum.default",
             "aten.sum.dim_IntList",
             "aten.var.correction",
             "aten.var.default",
             "aten.var.dim",
             "aten.var_mean.correction",
+            "aten.var_mean.default",
+            "aten.var_mean.dim",
         ]
     }
 
@@ -199,12 +203,19 @@ impl Call {
         let (compute, result) = dtypes(functions[0], x.dtype, args.opt_dtype("dtype")?)?;
         Ok(Call {
             functions,
-            dims: args.dims_or_all("dim", x.sizes.len())?,
+            dims: dims(args, x.sizes.len())?,
             keepdim: args.bool_or("keepdim", false)?,
             compute,
             result,
         })
     }
+}
+
+/// The dims to reduce. Without any named these are all of them, but `any.dims` and `all.dims` of none reduce none.
+fn dims<T>(args: &Args<T>, rank: usize) -> Result<Vec<usize>> {
+    let reduces_none =
+        args.op().as_str().ends_with(".dims") && args.opt_ints("dim")?.is_some_and(|dims| dims.is_empty());
+    if reduces_none { Ok(vec![]) } else { args.dims_or_all("dim", rank) }
 }
 
 /// What a call computes, an entry per output; never empty.
