@@ -7,6 +7,7 @@
 //! `index_put` of one value takes one. Sums of repeated positions are taken in order, without atomics.
 
 mod launch;
+mod panels;
 mod read;
 mod space;
 mod sum;

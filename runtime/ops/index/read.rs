@@ -2,6 +2,7 @@
 
 use super::{
     launch::{self, Indexing},
+    panels,
     space::{Space, index_operands, table_name},
 };
 use crate::{
@@ -46,6 +47,14 @@ impl Op for IndexRead {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
+        if let (Some(Operand::Constant(table)), "embedding") = (args.opt_tensor("weight")?, args.op().base())
+            && cx.has_panels(table)
+        {
+            let indices = cx.live(args.tensor("indices")?)?;
+            let out = cx.output(&outs[0])?;
+            panels::gather_rows(cx, table, &indices, &out)?;
+            return Ok(vec![out]);
+        }
         let space = Space::of(&args.try_map(|operand| Ok(operand.meta()))?)?;
         let table = cx.live(args.tensor(table_name(args.op().base()))?)?;
         let table = launch::with_dims(&table);
