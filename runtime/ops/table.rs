@@ -1,8 +1,8 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, batch_norm, binary, conv, create, index, join, linear, matmul, norm, pool, rearrange,
-    reduce, scan, softmax, sort, triangle, view,
+    Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul,
+    norm, pool, rearrange, reduce, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -11,6 +11,11 @@ pub static OPS: &[&dyn Op] = &[
     &arg_reduce::ArgReduce,
     &batch_norm::BatchNorm,
     &binary::Binary,
+    &binary::Gates,
+    &binary::TensorClamp,
+    &cast::Cast,
+    &choose::Choose,
+    &compare::Compare,
     &conv::Conv,
     &create::Create,
     &index::IndexRead,
@@ -26,7 +31,9 @@ pub static OPS: &[&dyn Op] = &[
     &scan::Scan,
     &softmax::Softmax,
     &sort::Sort,
+    &ternary::Ternary,
     &triangle::Triangle,
+    &unary::Unary,
     &view::Copy,
     &view::Overwrite,
     &view::Views,

@@ -32,6 +32,14 @@ pub(super) fn of_floats(function: Function, a: f64, b: f64, alpha: f64) -> f64 {
         Function::Atan2 => a.atan2(b),
         Function::Hypot => a.hypot(b),
         Function::Copysign => a.copysign(b),
+        Function::Glu => a / (1.0 + (-b).exp()),
+        Function::Prelu => {
+            if a > 0.0 {
+                a
+            } else {
+                a * b
+            }
+        }
         Function::BitwiseAnd
         | Function::BitwiseOr
         | Function::BitwiseXor
@@ -85,7 +93,12 @@ pub(super) fn of_ints(function: Function, a: i64, b: i64, alpha: i64) -> Result<
         Function::ShiftLeft => 0,
         Function::ShiftRight if (0..64).contains(&b) => a >> b,
         Function::ShiftRight => a >> 63,
-        Function::Root | Function::Atan2 | Function::Hypot | Function::Copysign => {
+        Function::Root
+        | Function::Atan2
+        | Function::Hypot
+        | Function::Copysign
+        | Function::Glu
+        | Function::Prelu => {
             return Err(Error::internal("a float function of integers has a float result"));
         }
     })

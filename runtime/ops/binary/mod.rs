@@ -6,7 +6,9 @@
 //! as in PyTorch, except int64, which is 32 bits wide on a device: a result beyond that stops the run with an error,
 //! and so does a division of integers by zero.
 
+mod bounds;
 mod eval;
+mod gates;
 
 use super::{
     Args, InPlace, Lowering, Meta, Op, Operand, Tensor, elementwise,
@@ -16,6 +18,9 @@ use crate::{
     base::{DType, Error, HostTensor, Result, Scalar},
     shader::kernels::{binary, binary_int},
 };
+
+pub use bounds::TensorClamp;
+pub use gates::Gates;
 
 /// The family of two-operand arithmetic.
 pub struct Binary;
@@ -46,6 +51,10 @@ enum Function {
     BitwiseXor,
     ShiftLeft,
     ShiftRight,
+    /// `a sigmoid(b)`
+    Glu,
+    /// `a > 0 ? a : a b`
+    Prelu,
 }
 
 /// One call: its function, operands and alpha.
@@ -141,23 +150,11 @@ impl Op for Binary {
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
         let Call { function, left, right, alpha } = Call::of(args)?;
-        let Meta { dtype, sizes } = outs[0].clone();
+        let Meta { dtype, sizes } = &outs[0];
         let result = if dtype.is_float() {
-            let (left, right) = (left.f64s(dtype, &sizes)?, right.f64s(dtype, &sizes)?);
-            let values: Vec<f64> = left
-                .into_iter()
-                .zip(right)
-                .map(|(a, b)| eval::of_floats(function, a, b, alpha.as_f64()))
-                .collect();
-            HostTensor::from_f64s(dtype, sizes, &values)?
+            apply_floats(function, (left, right), alpha, *dtype, sizes)?
         } else {
-            let (left, right) = (left.i64s(dtype, &sizes)?, right.i64s(dtype, &sizes)?);
-            let values: Vec<i64> = left
-                .into_iter()
-                .zip(right)
-                .map(|(a, b)| eval::of_ints(function, a, b, alpha.as_i64()))
-                .collect::<Result<_>>()?;
-            HostTensor::from_i64s(dtype, sizes, &values)?
+            apply_ints(function, (left, right), alpha, *dtype, sizes)?
         };
         Ok(vec![result])
     }
@@ -166,11 +163,7 @@ impl Op for Binary {
         let Call { function, left, right, alpha } = Call::of(args)?;
         let sides = Sides::new(cx, left, right, outs[0].dtype)?;
         let out = cx.output(&outs[0])?;
-        if out.dtype.is_float() {
-            lower_floats(cx, function, &sides, alpha, &out)?;
-        } else {
-            lower_ints(cx, function, &sides, alpha, &out)?;
-        }
+        lower_any(cx, function, &sides, alpha, &out)?;
         Ok(vec![out])
     }
 
@@ -215,6 +208,48 @@ fn check_dtypes(base: &str, call: &Call<'_, Meta>, dtype: DType) -> Result<()> {
     }
 }
 
+/// Two operands on the host.
+type HostSides<'a> = (Input<'a, HostTensor>, Input<'a, HostTensor>);
+
+fn apply_floats(
+    function: Function,
+    (left, right): HostSides<'_>,
+    alpha: Scalar,
+    dtype: DType,
+    sizes: &[usize],
+) -> Result<HostTensor> {
+    let pairs = left.f64s(dtype, sizes)?.into_iter().zip(right.f64s(dtype, sizes)?);
+    let values: Vec<f64> = pairs.map(|(a, b)| eval::of_floats(function, a, b, alpha.as_f64())).collect();
+    HostTensor::from_f64s(dtype, sizes.to_vec(), &values)
+}
+
+fn apply_ints(
+    function: Function,
+    (left, right): HostSides<'_>,
+    alpha: Scalar,
+    dtype: DType,
+    sizes: &[usize],
+) -> Result<HostTensor> {
+    let pairs = left.i64s(dtype, sizes)?.into_iter().zip(right.i64s(dtype, sizes)?);
+    let values: Vec<i64> =
+        pairs.map(|(a, b)| eval::of_ints(function, a, b, alpha.as_i64())).collect::<Result<_>>()?;
+    HostTensor::from_i64s(dtype, sizes.to_vec(), &values)
+}
+
+fn lower_any(
+    cx: &mut Lowering<'_>,
+    function: Function,
+    sides: &Sides,
+    alpha: Scalar,
+    out: &Tensor,
+) -> Result<()> {
+    if out.dtype.is_float() {
+        lower_floats(cx, function, sides, alpha, out)
+    } else {
+        lower_ints(cx, function, sides, alpha, out)
+    }
+}
+
 fn lower_floats(
     cx: &mut Lowering<'_>,
     function: Function,
@@ -240,6 +275,8 @@ fn lower_floats(
         Function::Atan2 => Op::Atan2,
         Function::Hypot => Op::Hypot,
         Function::Copysign => Op::Copysign,
+        Function::Glu => Op::Glu,
+        Function::Prelu => Op::Prelu,
         _ => return Err(Error::internal("a bitwise function of floats was not refused")),
     };
     let axes = Axes { dtype: float_axis!(binary, out.element)? };
@@ -284,7 +321,7 @@ fn lower_ints(
         Function::BitwiseXor => Op::BitwiseXor,
         Function::ShiftLeft => Op::ShiftLeft,
         Function::ShiftRight => Op::ShiftRight,
-        Function::Div | Function::Root | Function::Atan2 | Function::Hypot | Function::Copysign => {
+        _ => {
             return Err(Error::internal("a float function of integers has a float result"));
         }
     };
