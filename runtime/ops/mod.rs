@@ -63,6 +63,7 @@ mod pool;
 mod product;
 mod rearrange;
 mod reduce;
+mod resize;
 mod resolve;
 mod rows;
 mod scalar;

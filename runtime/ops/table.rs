@@ -1,9 +1,6 @@
 //! The table of op families: one line each.
 
-use super::{
-    Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul,
-    norm, pool, rearrange, reduce, scan, softmax, sort, ternary, triangle, unary, view,
-};
+use super::{Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul, norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view};
 
 /// Every op family.
 #[rustfmt::skip]
@@ -28,6 +25,7 @@ pub static OPS: &[&dyn Op] = &[
     &pool::MaxPool,
     &rearrange::Rearrange,
     &reduce::Reduce,
+    &resize::Resize,
     &scan::Scan,
     &softmax::Softmax,
     &sort::Sort,
