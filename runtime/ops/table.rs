@@ -1,6 +1,9 @@
 //! The table of op families: one line each.
 
-use super::{Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul, norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view};
+use super::{
+    Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul,
+    norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
+};
 
 /// Every op family.
 #[rustfmt::skip]
