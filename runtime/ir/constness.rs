@@ -21,10 +21,10 @@ use crate::base::{DType, Error, IdVec, Result, shape};
 pub enum Reason {
     /// It is an input that the caller gives.
     UserInput(String),
-    /// It is a buffer (or constant) that the program writes to; `by` is the node or output that does.
+    /// The program writes to it; `by` is the node or output that does.
     WrittenBack {
-        /// Name of the buffer in the program.
-        name: String,
+        /// What it is in the program, such as `buffer "w"`; `None` for what a node computes.
+        what: Option<String>,
         /// What writes it.
         by: String,
     },
@@ -40,7 +40,8 @@ impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Reason::UserInput(name) => write!(f, "user input {name:?}"),
-            Reason::WrittenBack { name, by } => write!(f, "buffer {name:?}, written by {by}"),
+            Reason::WrittenBack { what: Some(what), by } => write!(f, "{what}, written by {by}"),
+            Reason::WrittenBack { what: None, by } => write!(f, "written by {by}"),
             Reason::NoSignature(name) => write!(f, "input {name:?} of a program without signature"),
             Reason::RuntimeNumber(name) => write!(f, "run-time number {name:?}"),
             Reason::Random(op) => write!(f, "random op {op}"),
@@ -76,11 +77,14 @@ impl Constness {
         let mut writes = Writes::of(graph)?;
         let mut facts: HashMap<ValueId, Fact> = HashMap::with_capacity(graph.values().len());
         for input in graph.inputs() {
-            let name = input_name(graph, input.value, input.kind);
+            let name = || input_name(graph, input.value, input.kind);
             let fact = match (input.kind, writes.writer_of(graph, input.value)?) {
-                (InputKind::User, _) => runtime(Reason::UserInput(name)),
-                _ if !graph.has_signature() => runtime(Reason::NoSignature(name)),
-                (_, Some(by)) => runtime(Reason::WrittenBack { name, by }),
+                (InputKind::User, _) => runtime(Reason::UserInput(name())),
+                _ if !graph.has_signature() => runtime(Reason::NoSignature(name())),
+                (_, Some(by)) => {
+                    let what = Some(described(graph, input.value, input.kind));
+                    runtime(Reason::WrittenBack { what, by })
+                }
                 (_, None) => Fact::Constant,
             };
             facts.insert(input.value, fact);
@@ -210,6 +214,18 @@ fn input_name(graph: &Graph, value: ValueId, kind: InputKind) -> String {
     kind.constant()
         .and_then(|id| graph.constant(id).ok())
         .map_or_else(|| graph.value_name(value), |constant| constant.name().to_string())
+}
+
+/// An input in words: `parameter "w"`.
+fn described(graph: &Graph, value: ValueId, kind: InputKind) -> String {
+    let name = input_name(graph, value, kind);
+    match kind {
+        InputKind::Parameter(_) => format!("parameter {name:?}"),
+        InputKind::Buffer(_) => format!("buffer {name:?}"),
+        InputKind::Lifted(_) => format!("constant {name:?}"),
+        InputKind::Derived(_) => format!("folded {name:?}"),
+        InputKind::User => format!("user input {name:?}"),
+    }
 }
 
 /// Values that may share memory, as a forest: values with one root are one class.
@@ -352,7 +368,7 @@ fn node_fact(
     if fact == Fact::Constant {
         for &output in &node.outputs {
             if let Some(by) = writes.writer_of(graph, output)? {
-                return Ok(runtime(Reason::WrittenBack { name: node.name.clone(), by }));
+                return Ok(runtime(Reason::WrittenBack { what: None, by }));
             }
         }
     }
@@ -386,14 +402,7 @@ fn link(graph: &Graph, value: ValueId, next: ValueId) -> String {
 /// One step from a constant towards what it is made of.
 fn constant_origin(graph: &Graph, value: ValueId) -> Origin {
     if let Some(input) = graph.input_of(value) {
-        let name = input_name(graph, value, input.kind);
-        return Origin::End(match input.kind {
-            InputKind::Parameter(_) => format!("parameter {name:?}"),
-            InputKind::Buffer(_) => format!("buffer {name:?}"),
-            InputKind::Lifted(_) => format!("constant {name:?}"),
-            InputKind::Derived(_) => format!("folded {name:?}"),
-            InputKind::User => format!("user input {name:?}"),
-        });
+        return Origin::End(described(graph, value, input.kind));
     }
     let Some(node) = graph.defining_node(value).and_then(|id| graph.node(id).ok()) else {
         return Origin::End("a constant".to_string());
@@ -412,6 +421,7 @@ fn constant_origin(graph: &Graph, value: ValueId) -> Origin {
 mod tests {
     use super::super::parse_graph;
     use super::*;
+    use crate::base::HostTensor;
 
     fn chain(text: &str, value: &str) -> String {
         let graph = parse_graph(text).unwrap();
@@ -451,7 +461,10 @@ input %c: float32[4, 4] = lifted "c"
 %other: float32[4, 4] = aten.permute.default(self=%c, dims=[1, 0])
 %add_: float32[4] = aten.add_.Tensor(self=%row, other=1)
 "#;
-        assert_eq!(chain(text, "other"), "other <- buffer \"c\", written by node `add_` (aten.add_.Tensor)");
+        assert_eq!(
+            chain(text, "other"),
+            "other <- constant \"c\", written by node `add_` (aten.add_.Tensor)"
+        );
     }
 
     #[test]
@@ -467,6 +480,39 @@ input %c: float32[4] = lifted "c"
         assert!(constness.is_constant(graph.value_named("c").unwrap()));
         assert!(!constness.is_constant(graph.value_named("copy").unwrap()));
         assert!(!constness.is_constant(graph.value_named("alias").unwrap()));
+    }
+
+    #[test]
+    fn a_constant_that_shares_memory_with_a_written_buffer_is_not_constant() {
+        let mut graph = Graph::new("g");
+        let whole = Constant::from_tensor("cache", HostTensor::from_f32(&[4], &[0.0; 4]).unwrap());
+        let first = whole.restrided("first", vec![2], vec![1], 0).unwrap();
+        let overlapping = whole.restrided("overlapping", vec![2], vec![1], 1).unwrap();
+        let apart = whole.restrided("apart", vec![2], vec![1], 2).unwrap();
+        let mut add = |name, constant| graph.add_constant_input(name, constant, InputKind::Buffer).unwrap();
+        let (first, overlapping, apart) = (add("a", first), add("b", overlapping), add("c", apart));
+        graph.add_output(OutputSource::Value(apart), OutputKind::BufferMutation(first));
+        let constness = Constness::analyse(&graph).unwrap();
+        assert!(!constness.is_constant(first));
+        assert_eq!(
+            constness.chain(&graph, overlapping),
+            "buffer \"overlapping\", written by output `c` through `a`, which shares its memory"
+        );
+        // `overlapping` reaches into `apart`, which may therefore not be told from it.
+        assert!(!constness.is_constant(apart));
+    }
+
+    #[test]
+    fn constants_of_one_payload_that_do_not_overlap_are_apart() {
+        let mut graph = Graph::new("g");
+        let whole = Constant::from_tensor("cache", HostTensor::from_f32(&[4], &[0.0; 4]).unwrap());
+        let first = whole.restrided("first", vec![2], vec![1], 0).unwrap();
+        let apart = whole.restrided("apart", vec![2], vec![1], 2).unwrap();
+        let mut add = |name, constant| graph.add_constant_input(name, constant, InputKind::Buffer).unwrap();
+        let (first, apart) = (add("a", first), add("c", apart));
+        graph.add_output(OutputSource::Value(apart), OutputKind::BufferMutation(first));
+        let constness = Constness::analyse(&graph).unwrap();
+        assert!(!constness.is_constant(first) && constness.is_constant(apart));
     }
 
     #[test]

@@ -17,18 +17,16 @@
 #define ROW_COMBINE(name, type, combine) \
     shared type name##_lanes[local_x]; \
     type name(type v) { \
+        if (lanes == 1u) return v; \
         uint at = gl_LocalInvocationID.x; \
-        if (lanes > 1u) { \
+        barrier(); \
+        name##_lanes[at] = v; \
+        for (uint step = lanes >> 1; step > 0u; step >>= 1) { \
             barrier(); \
-            name##_lanes[at] = v; \
-            for (uint step = lanes >> 1; step > 0u; step >>= 1) { \
-                barrier(); \
-                if (LANE() < step) name##_lanes[at] = combine(name##_lanes[at], name##_lanes[at + step]); \
-            } \
-            barrier(); \
-            v = name##_lanes[at - LANE()]; \
+            if (LANE() < step) name##_lanes[at] = combine(name##_lanes[at], name##_lanes[at + step]); \
         } \
-        return v; \
+        barrier(); \
+        return name##_lanes[at - LANE()]; \
     }
 
 #define ROW_ADD(a, b) ((a) + (b))
