@@ -1,6 +1,6 @@
 //! A loaded program and what its methods take.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use crate::{
     base::{Error, HostTensor, Result, Value},
@@ -165,6 +165,41 @@ impl<'a> MethodInfo<'a> {
             Type::Float => Ok(Value::Float(number().ok_or_else(wrong)?.to_f64s()[0])),
             Type::Bool => Ok(Value::Bool(number().ok_or_else(wrong)?.to_i64s()[0] != 0)),
         }
+    }
+
+    /// All inputs from the tensors of a file: `in{j}`, or the name of the placeholder. `None` and values that the exporter
+    /// fixed may be left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) naming an input that is missing, given twice or
+    /// of another kind, or a tensor that is no input.
+    pub fn inputs_from_tensors(self, mut tensors: BTreeMap<String, HostTensor>) -> Result<Vec<Value>> {
+        let inputs = self.inputs();
+        let mut values = Vec::with_capacity(inputs.len());
+        for (index, input) in inputs.iter().enumerate() {
+            let tensor = match (tensors.remove(&format!("in{index}")), tensors.remove(&input.name)) {
+                (Some(_), Some(_)) => {
+                    let name = &input.name;
+                    return Err(Error::invalid_input(format!(
+                        "input {index} is given as `in{index}` and as `{name}`"
+                    )));
+                }
+                (by_index, by_name) => by_index.or(by_name),
+            };
+            values.push(match (&input.fixed, tensor) {
+                (Some(fixed), None) => fixed.clone(),
+                (_, tensor) => self.input_from_tensor(index, tensor)?,
+            });
+        }
+        if let Some(stranger) = tensors.keys().next() {
+            let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+            return Err(Error::invalid_input(format!(
+                "`{stranger}` is no input of method `{}`, which takes: {}",
+                self.name(),
+                names.join(", ")
+            )));
+        }
+        Ok(values)
     }
 
     /// The method in the IR, as the file has it; for this crate's own tests and tools.

@@ -21,6 +21,8 @@ pub struct Context {
     pub(super) constants: Mutex<HashMap<PackKey, Weak<PackedConstant>>>,
     /// Held while a constant is packed, so that two delegates built at once share it.
     pub(super) packing: Mutex<()>,
+    /// Test hook: the kernel that computes something else.
+    pub(super) broken_kernel: Mutex<Option<String>>,
 }
 
 impl Context {
@@ -41,6 +43,7 @@ impl Context {
             pipelines: Mutex::default(),
             constants: Mutex::default(),
             packing: Mutex::default(),
+            broken_kernel: Mutex::default(),
         }))
     }
 
@@ -52,6 +55,12 @@ impl Context {
     /// Fails when the device is lost: nothing that it holds can be trusted any more.
     pub(super) fn check_alive(&self) -> Result<()> {
         if self.gpu.is_lost() { Err(GpuError::DeviceLost.into()) } else { Ok(()) }
+    }
+
+    /// Test hook: pipelines of the kernel `name` that are made from now on compute something else.
+    #[doc(hidden)]
+    pub fn break_kernel(&self, name: &str) {
+        *lock(&self.broken_kernel) = Some(name.to_string());
     }
 
     /// What planners know of the device.

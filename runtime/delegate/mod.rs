@@ -7,6 +7,7 @@ mod constants;
 mod context;
 mod convert;
 mod error;
+mod fault;
 mod memory;
 mod pipelines;
 mod record;

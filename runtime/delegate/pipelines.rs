@@ -1,6 +1,9 @@
 //! Pipelines, made once per device for each distinct kernel, access and set of spec constants.
 
-use super::context::{Context, lock};
+use super::{
+    context::{Context, lock},
+    fault,
+};
 use crate::{
     base::{Error, Result},
     gpu::{Pipeline, PipelineDesc},
@@ -44,7 +47,10 @@ impl Context {
         let push = template
             .push(access)
             .ok_or_else(|| Error::internal(format!("kernel {} lacks {access}", template.name)))?;
-        let spirv = shader::spirv(dispatch.kernel, access)?;
+        let mut spirv = shader::spirv(dispatch.kernel, access)?;
+        if lock(&self.broken_kernel).as_deref() == Some(template.name) {
+            fault::break_arithmetic(&mut spirv)?;
+        }
         let spec: Vec<String> = dispatch.spec.iter().map(|(id, value)| format!("{id}={value}")).collect();
         let pipeline = self.gpu().create_pipeline(&PipelineDesc {
             name: &format!("{} {} {}", template.name, variant.axes, spec.join(" ")),

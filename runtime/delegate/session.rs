@@ -141,6 +141,21 @@ impl Session {
         self.execute().inspect_err(|error| self.poison(error))
     }
 
+    /// Runs again on the inputs of the last run, which the device still has, and reads no outputs: what a benchmark of
+    /// the device times. States change as in any run.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; when nothing has run yet.
+    #[doc(hidden)]
+    pub fn repeat(&mut self) -> Result<()> {
+        self.check_usable()?;
+        let (ready, _) = self.current()?;
+        let recording = ready.recording.as_ref().ok_or_else(|| Error::internal("nothing has run yet"))?;
+        let submitted = self.context.gpu().submit(recording);
+        let waited = submitted.and_then(|mut submission| submission.wait(self.options.timeout));
+        waited.map_err(Error::from).inspect_err(|error| self.poison(error))
+    }
+
     /// Fails when the device is lost, or nobody knows what the states hold.
     fn check_usable(&self) -> Result<()> {
         self.context.check_alive()?;

@@ -1,0 +1,84 @@
+//! Flags that several commands share.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use vkdelegate::{Delegate, DelegateBuilder, DeviceChoice, Gpu, GpuOptions, Precision, Program};
+
+/// Which device, and where compiled kernels are kept.
+#[derive(Args)]
+pub struct DeviceArgs {
+    /// The device: an index, a part of its name, or its UUID. VKDELEGATE_DEVICE overrides it.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Keep compiled kernels in this folder, for the next start.
+    #[arg(long, value_name = "FOLDER")]
+    pub cache_dir: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    /// Opens the device.
+    pub fn open(&self) -> Result<Gpu> {
+        let device = self.device.as_deref().map_or(DeviceChoice::Best, DeviceChoice::parse);
+        Ok(Gpu::open(GpuOptions { device, cache_dir: self.cache_dir.clone(), ..GpuOptions::default() })?)
+    }
+}
+
+/// Which method, and how it is built.
+#[derive(Args)]
+pub struct MethodArgs {
+    /// The method; needed when the program has several.
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// How float32 is stored on the device; sums are always 32 bits wide.
+    #[arg(long, value_enum, default_value = "f32")]
+    pub precision: PrecisionArg,
+}
+
+impl MethodArgs {
+    /// Starts a delegate as the flags say.
+    pub fn builder(&self, gpu: &Gpu) -> DelegateBuilder {
+        let builder = Delegate::builder(gpu).precision(self.precision.into());
+        match &self.method {
+            Some(method) => builder.method(method),
+            None => builder,
+        }
+    }
+
+    /// The method of `program` that the flags name.
+    pub fn method<'a>(&self, program: &'a Program) -> vkdelegate::Result<vkdelegate::MethodInfo<'a>> {
+        match &self.method {
+            Some(name) => program.method(name),
+            None => program.only_method(),
+        }
+    }
+}
+
+/// `--precision`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionArg {
+    /// 32 bits.
+    F32,
+    /// 16 bits.
+    F16,
+}
+
+impl From<PrecisionArg> for Precision {
+    fn from(precision: PrecisionArg) -> Precision {
+        match precision {
+            PrecisionArg::F32 => Precision::F32,
+            PrecisionArg::F16 => Precision::F16,
+        }
+    }
+}
+
+impl PrecisionArg {
+    /// The word on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PrecisionArg::F32 => "f32",
+            PrecisionArg::F16 => "f16",
+        }
+    }
+}

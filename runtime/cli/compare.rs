@@ -1,0 +1,84 @@
+//! `compare`: each node on the device and on the host, to find the first that differs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use vkdelegate::{
+    Program,
+    compare::{CompareOptions, Difference, compare},
+};
+
+use crate::{
+    Verdict,
+    args::{DeviceArgs, MethodArgs},
+    output, tensors,
+};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The program, a .pt2 file.
+    model: PathBuf,
+    /// Inputs, as for `run`; without it, made-up ones within the program's ranges.
+    #[arg(long, value_name = "FILE")]
+    inputs: Option<PathBuf>,
+    /// Make this kernel compute something else, to see that it is found.
+    #[arg(long, hide = true)]
+    break_kernel: Option<String>,
+    #[command(flatten)]
+    method: MethodArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub fn run(args: Args) -> Result<Verdict> {
+    let program = Program::open(&args.model)?;
+    let method = args.method.method(&program)?;
+    let inputs = match &args.inputs {
+        Some(path) => {
+            method.inputs_from_tensors(tensors::read(path)?).with_context(|| path.display().to_string())?
+        }
+        None => method.sample_inputs()?,
+    };
+    let gpu = args.device.open()?;
+    if let Some(kernel) = &args.break_kernel {
+        gpu.context().break_kernel(kernel);
+    }
+    let options =
+        CompareOptions { method: args.method.method.clone(), precision: args.method.precision.into() };
+    let bar = output::progress_bar(0);
+    let report = compare(&gpu, &program, &inputs, &options, |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    let device = output::device_line(gpu.info());
+    match report.differences.first() {
+        None => {
+            output::print(&format!("ok: {} nodes agree with the host, on {device}", report.nodes))?;
+            Ok(Verdict::Passed)
+        }
+        Some(first) => {
+            output::print(&describe(first))?;
+            let (differing, nodes) = (report.differences.len(), report.nodes);
+            output::print(&format!(
+                "FAILED: {differing} results differ, {nodes} nodes were run, on {device}"
+            ))?;
+            Ok(Verdict::Failed)
+        }
+    }
+}
+
+fn describe(difference: &Difference) -> String {
+    let mut lines = vec![match &difference.node {
+        Some(node) => {
+            format!("first difference: node {node} ({}), value {}", difference.op, difference.value)
+        }
+        None => format!("every node alone agrees, but the whole method does not: {}", difference.value),
+    }];
+    lines.push(format!("  {}", difference.mismatch.reason));
+    if let (Some(max_abs), Some(max_rel)) = (difference.mismatch.max_abs, difference.mismatch.max_rel) {
+        lines.push(format!("  off by at most {max_abs:.3e}, relatively {max_rel:.3e}"));
+    }
+    lines.extend(difference.operands.iter().map(|operand| format!("  read {operand}")));
+    lines.join("\n")
+}

@@ -1,0 +1,106 @@
+//! `verify`: recorded calls replayed, against what PyTorch gave.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use serde_json::{Value as Json, json};
+use vkdelegate::{
+    Program,
+    verify::{Failure, VerifyOptions, VerifyReport, verify},
+};
+
+use crate::{
+    Verdict,
+    args::{DeviceArgs, MethodArgs},
+    output, tensors,
+};
+
+/// Failures that the plain output shows; the rest is counted.
+const SHOWN: usize = 20;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The program, a .pt2 file.
+    model: PathBuf,
+    /// The recorded calls: METHOD.inv{i}.in{j}, .out{j}, .mut{j} and .buf.NAME in a .safetensors (or .npz) file.
+    references: PathBuf,
+    /// Relative tolerance [default: 1e-4, 1e-2 with f16].
+    #[arg(long)]
+    rtol: Option<f64>,
+    /// Absolute tolerance [default: 1e-4, 1e-2 with f16].
+    #[arg(long)]
+    atol: Option<f64>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    method: MethodArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub fn run(args: Args) -> Result<Verdict> {
+    let program = Program::open(&args.model)?;
+    let references = tensors::read(&args.references)?;
+    let gpu = args.device.open()?;
+    let options = VerifyOptions {
+        method: args.method.method.clone(),
+        precision: args.method.precision.into(),
+        rtol: args.rtol,
+        atol: args.atol,
+    };
+    let bar = output::progress_bar(0);
+    bar.set_style(indicatif::ProgressStyle::default_spinner());
+    let report = verify(&gpu, &program, &references, &options, |method, inv| {
+        bar.set_message(format!("{method}, call {inv}"));
+        bar.tick();
+    })?;
+    bar.finish_and_clear();
+    if args.json {
+        output::print_json(&describe_json(&report))?;
+    } else {
+        for failure in report.failures.iter().take(SHOWN) {
+            output::print(&describe(failure))?;
+        }
+        output::print(&summary(&report, &output::device_line(gpu.info())))?;
+    }
+    Ok(if report.ok() { Verdict::Passed } else { Verdict::Failed })
+}
+
+fn describe_json(report: &VerifyReport) -> Json {
+    let failures = report.failures.iter().map(|failure| {
+        json!({
+            "method": failure.method,
+            "inv": failure.inv,
+            "tensor": failure.tensor,
+            "max_abs": failure.max_abs.map(output::number),
+            "max_rel": failure.max_rel.map(output::number),
+            "index": failure.index,
+            "reason": failure.reason,
+        })
+    });
+    json!({"ok": report.ok(), "checked": report.checked, "failures": failures.collect::<Vec<_>>()})
+}
+
+fn describe(failure: &Failure) -> String {
+    let place = match failure.inv {
+        Some(inv) => format!("{}.inv{inv}.{}", failure.method, failure.tensor),
+        None => format!("{}{}", failure.method, failure.tensor),
+    };
+    let place = place.trim_end_matches('.');
+    match (failure.max_abs, failure.max_rel) {
+        (Some(max_abs), Some(max_rel)) => {
+            format!("{place}: {} (off by at most {max_abs:.3e}, relatively {max_rel:.3e})", failure.reason)
+        }
+        _ => format!("{place}: {}", failure.reason),
+    }
+}
+
+fn summary(report: &VerifyReport, device: &str) -> String {
+    let (checked, failed) = (report.checked, report.failures.len());
+    if report.ok() {
+        format!("ok: {checked} tensors as recorded, on {device}")
+    } else {
+        format!("FAILED: {failed} failures, {checked} tensors compared, on {device}")
+    }
+}
