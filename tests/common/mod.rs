@@ -7,4 +7,5 @@ pub mod compare;
 pub mod device;
 pub mod one_op;
 pub mod program;
+pub mod reference;
 pub mod zip;

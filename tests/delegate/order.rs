@@ -1,0 +1,91 @@
+//! Dispatches in order: chains, memory that is used again, and what a barrier is for.
+
+use std::fmt::Write;
+
+use vkdelegate::{
+    base::ErrorKind,
+    delegate::{BuildHooks, BuildOptions, Session},
+    plan,
+    shader::Access,
+};
+
+use crate::support::*;
+
+/// `x = x * 1.0001 + 1`, over and over.
+fn chain(steps: usize) -> String {
+    let mut text = "graph chain\ninput %x0: float32[1000]\n".to_string();
+    for step in 0..steps {
+        let next = step + 1;
+        writeln!(text, "%m{step}: float32[1000] = aten.mul.Tensor(self=%x{step}, other=1.0001)").unwrap();
+        writeln!(text, "%x{next}: float32[1000] = aten.add.Tensor(self=%m{step}, other=1)").unwrap();
+    }
+    text + &format!("output %x{steps}\n")
+}
+
+/// Two branches of three steps; each frees memory that the other can take.
+const DIAMOND: &str = "graph diamond
+input %x: float32[64, 64]
+%a1: float32[64, 64] = aten.mul.Tensor(self=%x, other=0.5)
+%a2: float32[64, 64] = aten._softmax.default(self=%a1, dim=1, half_to_float=false)
+%b1: float32[64, 64] = aten.add.Tensor(self=%x, other=2.0)
+%b2: float32[64, 64] = aten._softmax.default(self=%b1, dim=0, half_to_float=false)
+%a3: float32[64, 64] = aten.mul.Tensor(self=%a2, other=%b2)
+%b3: float32[64, 64] = aten.add.Tensor(self=%b2, other=%a2)
+%y: float32[64, 64] = aten.mm.default(self=%a3, mat2=%b3)
+output %y
+";
+
+#[test]
+fn a_hundred_runs_of_a_chain_are_bit_identical() {
+    let method = program(&chain(100));
+    on_each_access(|context| {
+        let mut session = build(context, &method);
+        assert_eq!(session.plan().unwrap().arena_bytes.len(), 1);
+        assert!(session.memory_report().arena_bytes <= 3 * 4096, "the chain uses its memory again");
+        let first = assert_matches_host(&mut session, &[floats(&[1000], 0)]);
+        for _ in 1..100 {
+            assert_eq!(run(&mut session, &[floats(&[1000], 0)]), first);
+        }
+    });
+}
+
+#[test]
+fn a_hundred_runs_of_a_diamond_are_bit_identical() {
+    let method = program(DIAMOND);
+    on_each_access(|context| {
+        let mut session = build(context, &method);
+        let first = assert_matches_host(&mut session, &[floats(&[64, 64], 0)]);
+        for _ in 1..100 {
+            assert_eq!(run(&mut session, &[floats(&[64, 64], 0)]), first);
+        }
+    });
+}
+
+#[test]
+fn each_missing_barrier_is_caught() {
+    let method = program(DIAMOND);
+    let context = open(validated(), Access::Ssbo);
+    let whole = build(&context, &method).plan().unwrap().clone();
+    plan::verify(&whole).unwrap();
+    let barriers: Vec<usize> = (0..whole.dispatches.len()).filter(|&index| whole.barriers[index]).collect();
+    assert!(barriers.len() >= 3, "{whole}");
+    for &index in &barriers {
+        let mut broken = whole.clone();
+        broken.barriers[index] = false;
+        let error = plan::verify(&broken).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains("does not wait"), "{error}");
+    }
+    // The layer on the device sees the same: silent with all barriers, and not without the last.
+    run(&mut build(&context, &method), &[floats(&[64, 64], 0)]);
+    let log = context.gpu().validation_log();
+    assert_silent(&log);
+    let options = BuildOptions {
+        hooks: BuildHooks { dropped_barrier: barriers.last().copied(), ..BuildHooks::default() },
+        ..BuildOptions::default()
+    };
+    let mut session = Session::build(&context, method, options).unwrap();
+    run(&mut session, &[floats(&[64, 64], 0)]);
+    let messages = log.messages();
+    assert!(messages.iter().any(|message| message.contains("READ_AFTER_WRITE")), "{messages:?}");
+}
