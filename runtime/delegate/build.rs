@@ -65,8 +65,13 @@ impl Session {
         }
         let plans = sample_plans(&method, &envs, &plan_options)?;
         for (_, plan) in &plans {
-            for dispatch in &plan.dispatches {
-                context.pipeline(dispatch)?;
+            create_pipelines(context, plan)?;
+        }
+        for env in plan::probe_envs(&method, SAMPLE_CAP).iter().filter(|env| !envs.contains(env)) {
+            // Sizes that the program's own checks or the device's limits rule out need no pipelines.
+            let plan = sample_inputs(&method, env).and_then(|key| plan::build(&method, &key, &plan_options));
+            if let Ok(plan) = plan {
+                create_pipelines(context, &plan)?;
             }
         }
         let states = match plans.first() {
@@ -79,6 +84,10 @@ impl Session {
         }
         Ok(session)
     }
+}
+
+fn create_pipelines(context: &Context, plan: &Plan) -> Result<()> {
+    plan.dispatches.iter().try_for_each(|dispatch| context.pipeline(dispatch).map(drop))
 }
 
 fn create_states(context: &Context, method: &Method, plan: &Plan) -> Result<Vec<DeviceState>> {

@@ -171,9 +171,45 @@ fn check_ranges(ranges: &BTreeMap<Arc<str>, Range>, env: &SymEnv) -> Result<()> 
     Ok(())
 }
 
-/// Sets of symbol values that reach the corners of the program's ranges: all at their smallest, all at their
-/// largest, and between. Unbounded ranges are sampled up to `cap`. A static program gives one empty set.
+/// Sets of symbol values at the corners of the program's ranges: all at their smallest, all at their largest, and
+/// between. Ranges are sampled up to `cap`. A static program gives one empty set.
 pub fn sample_envs(method: &Method, cap: i64) -> Vec<SymEnv> {
+    let symbols = sampled_ranges(method, cap);
+    distinct([
+        env_of(&symbols, |_, low, _| low),
+        env_of(&symbols, |_, _, high| high),
+        env_of(&symbols, |_, low, high| low + (high - low) / 2),
+        env_of(&symbols, |_, low, high| (low + 1).min(high)),
+    ])
+}
+
+/// Sets of symbol values around which ops choose other kernels: sizes that are and are not multiples of a vector or a
+/// tile, and each symbol small while the others are large.
+pub fn probe_envs(method: &Method, cap: i64) -> Vec<SymEnv> {
+    const EDGES: [i64; 11] = [3, 4, 5, 8, 9, 16, 17, 64, 65, 256, 257];
+    let symbols = sampled_ranges(method, cap);
+    let together = EDGES.iter().map(|&edge| env_of(&symbols, |_, low, high| edge.clamp(low, high)));
+    let apart = (0..symbols.len()).filter(|_| symbols.len() > 1).flat_map(|alone| {
+        [
+            env_of(&symbols, |index, low, high| if index == alone { low } else { high }),
+            env_of(&symbols, |index, low, high| if index == alone { high } else { low }),
+        ]
+    });
+    distinct(together.chain(apart))
+}
+
+fn distinct(envs: impl IntoIterator<Item = SymEnv>) -> Vec<SymEnv> {
+    let mut found: Vec<SymEnv> = Vec::new();
+    for env in envs {
+        if !found.contains(&env) {
+            found.push(env);
+        }
+    }
+    found
+}
+
+/// The symbols of the inputs, each with its smallest and largest value up to `cap`.
+fn sampled_ranges(method: &Method, cap: i64) -> Vec<(Arc<str>, i64, i64)> {
     let mut symbols: Vec<Arc<str>> = Vec::new();
     let mut note = |name: &Arc<str>| {
         if !symbols.contains(name) {
@@ -187,29 +223,23 @@ pub fn sample_envs(method: &Method, cap: i64) -> Vec<SymEnv> {
             _ => {}
         }
     }
-    let pick = |choose: &dyn Fn(i64, i64) -> i64| -> SymEnv {
-        symbols
-            .iter()
-            .map(|symbol| {
-                let range = method.ranges.get(symbol).copied().unwrap_or(Range { min: 1, max: None });
-                let low = range.min.max(0);
-                let high = range.max.unwrap_or(i64::MAX).min(cap.max(low));
-                (Arc::clone(symbol), choose(low, high.max(low)))
-            })
-            .collect()
-    };
-    let mut envs: Vec<SymEnv> = Vec::new();
-    let choices: [&dyn Fn(i64, i64) -> i64; 4] =
-        [&|low, _| low, &|_, high| high, &|low, high| low + (high - low) / 2, &|low, high| {
-            (low + 1).min(high)
-        }];
-    for choose in choices {
-        let env = pick(choose);
-        if !envs.contains(&env) {
-            envs.push(env);
-        }
-    }
-    envs
+    symbols
+        .into_iter()
+        .map(|symbol| {
+            let range = method.ranges.get(&symbol).copied().unwrap_or(Range { min: 1, max: None });
+            let low = range.min.max(0);
+            let high = range.max.unwrap_or(i64::MAX).min(cap.max(low)).max(low);
+            (symbol, low, high)
+        })
+        .collect()
+}
+
+fn env_of(symbols: &[(Arc<str>, i64, i64)], choose: impl Fn(usize, i64, i64) -> i64) -> SymEnv {
+    symbols
+        .iter()
+        .enumerate()
+        .map(|(index, (symbol, low, high))| (Arc::clone(symbol), choose(index, *low, *high)))
+        .collect()
 }
 
 /// The shapes of the inputs at the symbol values of `env`; numbers that no symbol determines get a stand-in.
@@ -294,5 +324,16 @@ mod tests {
         let values: Vec<(i64, i64)> = envs.iter().map(|env| (env["s0"], env["s1"])).collect();
         assert_eq!(values, [(2, 1), (8, 64), (5, 32), (3, 2)]);
         assert_eq!(sample_envs(&method("input %x: float32[3]"), 64), [SymEnv::new()]);
+    }
+
+    #[test]
+    fn probes_stay_in_range_and_move_symbols_apart() {
+        let envs = probe_envs(&method("input %x: float32[s0, s1]"), 64);
+        let values: Vec<(i64, i64)> = envs.iter().map(|env| (env["s0"], env["s1"])).collect();
+        assert!(values.iter().all(|(s0, s1)| (2..=8).contains(s0) && (1..=64).contains(s1)), "{values:?}");
+        for pair in [(3, 3), (8, 17), (2, 64), (8, 1)] {
+            assert!(values.contains(&pair), "{pair:?} is not in {values:?}");
+        }
+        assert_eq!(probe_envs(&method("input %x: float32[3]"), 64), [SymEnv::new()]);
     }
 }

@@ -12,7 +12,7 @@ mod nodes;
 mod text;
 mod verify;
 
-pub use bind::{InputMeta, SAMPLE_CAP, ShapeKey, bind_inputs, sample_envs, sample_inputs};
+pub use bind::{InputMeta, SAMPLE_CAP, ShapeKey, bind_inputs, probe_envs, sample_envs, sample_inputs};
 pub use build::{PlanOptions, build};
 pub use check::{check, check_all};
 pub use verify::verify;
