@@ -1,7 +1,8 @@
 //! Lowering that all element-wise kernels share: broadcasting, merging of dims, and splitting of big tensors.
 //!
 //! Kernels get rank 4 at most, and a contiguous output. An input that does not merge that far is first copied
-//! (the copy kernel takes rank 8). A contiguous tensor beyond what one descriptor reaches is done in pieces.
+//! (the copy kernel takes rank 8). What is beyond a descriptor's reach or a dispatch's work groups is halved until it
+//! is not.
 
 use super::{Element, Lowering, Tensor};
 use crate::{
@@ -37,10 +38,10 @@ pub struct Binding<const INPUTS: usize> {
 pub const LOCAL_X: u32 = 64;
 
 /// Emits what computes `out` from `inputs` element by element; each input broadcasts to `out`'s sizes.
-/// `make` gives the dispatch for one launch; it is called once, or once a piece for tensors beyond a descriptor's reach.
+/// `make` gives the dispatch for one launch; it is called once, or once a piece where one launch cannot do it.
 ///
 /// # Errors
-/// When an input does not broadcast, or the device cannot bind a tensor that cannot be split.
+/// When an input does not broadcast, or the device cannot bind a tensor.
 pub fn launch<const INPUTS: usize>(
     cx: &mut Lowering<'_>,
     out: &Tensor,
@@ -81,10 +82,88 @@ fn launch_as<const INPUTS: usize>(
             *tensor = cx.contiguous(tensor)?;
         }
     }
-    if let Some(piece_elems) = piece_elems(cx, out, &tensors) {
-        return launch_pieces(cx, out, &tensors, piece_elems, allow_quads, make);
+    launch_within(cx, out, tensors, allow_quads, &make)
+}
+
+/// Halves the launch along its outermost dim while it is too large.
+fn launch_within<const INPUTS: usize>(
+    cx: &mut Lowering<'_>,
+    out: &Tensor,
+    mut tensors: Vec<Tensor>,
+    allow_quads: bool,
+    make: &impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
+) -> Result<()> {
+    let reach = Reach::of(cx);
+    if !reach.is_exceeded(std::iter::once(out).chain(&tensors)) {
+        return launch_one(cx, out, &tensors, allow_quads, make);
     }
-    launch_one(cx, out, &tensors, allow_quads, &make)
+    let (sizes, strides) = merged(out, &tensors);
+    let Some(at) = half_of(&sizes) else { return launch_one(cx, out, &tensors, allow_quads, make) };
+    let out = out.restrided(sizes.clone(), strides[0].clone(), 0);
+    for (tensor, strides) in tensors.iter_mut().zip(&strides[1..]) {
+        *tensor = tensor.restrided(sizes.clone(), strides.clone(), 0);
+        if reach.is_beyond(tensor) && !shrinks_with_outermost(tensor) {
+            *tensor = cx.contiguous(tensor)?;
+        }
+    }
+    for (start, len) in [(0, at), (at, sizes[0] - at)] {
+        let pieces = tensors.iter().map(|tensor| narrowed(tensor, 0, start, len)).collect();
+        launch_within(cx, &narrowed(&out, 0, start, len), pieces, allow_quads, make)?;
+    }
+    Ok(())
+}
+
+/// What one launch can do.
+struct Reach {
+    bytes: u64,
+    invocations: u64,
+}
+
+impl Reach {
+    fn of(cx: &Lowering<'_>) -> Reach {
+        let profile = cx.profile();
+        let bytes = match profile.access {
+            // A descriptor starts at an aligned offset at or before the tensor.
+            Access::Ssbo => {
+                profile.max_storage_buffer_range_bytes.saturating_sub(profile.storage_offset_alignment_bytes)
+            }
+            Access::Bda => u64::MAX,
+        };
+        let [x, y, _] = profile.max_groups.map(u64::from);
+        Reach { bytes, invocations: x.saturating_mul(y).saturating_mul(u64::from(LOCAL_X)) }
+    }
+
+    fn is_beyond(&self, tensor: &Tensor) -> bool {
+        tensor.region().len_bytes > self.bytes
+    }
+
+    fn is_exceeded<'a>(&self, mut tensors: impl Iterator<Item = &'a Tensor>) -> bool {
+        tensors.any(|tensor| self.is_beyond(tensor) || tensor.numel() as u64 > self.invocations)
+    }
+}
+
+/// Where to halve the outermost of `sizes`: a row of elements at a multiple of 256, so that both halves stay aligned
+/// for any device. `None` where nothing is left to halve.
+fn half_of(sizes: &[usize]) -> Option<usize> {
+    const ALIGNED_ELEMS: usize = 256;
+    match sizes {
+        [] | [0 | 1, ..] => None,
+        &[len] if len > 2 * ALIGNED_ELEMS => Some((len / 2).next_multiple_of(ALIGNED_ELEMS)),
+        &[outermost, ..] => Some(outermost / 2),
+    }
+}
+
+/// Whether half of the outermost dim reaches over about half of the bytes.
+fn shrinks_with_outermost(tensor: &Tensor) -> bool {
+    let outermost = tensor.strides.first().copied().unwrap_or(0);
+    outermost == 0 || tensor.strides.iter().all(|&stride| stride <= outermost)
+}
+
+/// `len` positions of `dim`, from `start` on.
+fn narrowed(tensor: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
+    let mut sizes = tensor.sizes.clone();
+    sizes[dim] = len;
+    tensor.restrided(sizes, tensor.strides.clone(), start * tensor.strides[dim])
 }
 
 fn merged(out: &Tensor, tensors: &[Tensor]) -> (Vec<usize>, Vec<Vec<usize>>) {
@@ -130,39 +209,6 @@ fn takes_quads(out: &Tensor, tensors: &[Tensor], sizes: &[usize], strides: &[Vec
         && std::iter::once(out).chain(tensors).zip(strides).all(|(tensor, strides)| aligned(tensor, strides))
 }
 
-/// Elements of one piece when the launch must be split and can be; `None` when it fits.
-fn piece_elems(cx: &Lowering<'_>, out: &Tensor, tensors: &[Tensor]) -> Option<usize> {
-    let profile = cx.profile();
-    let limit = profile.max_storage_buffer_range_bytes;
-    let too_big =
-        |tensor: &Tensor| tensor.region().len_bytes + profile.storage_offset_alignment_bytes > limit;
-    let must_split = profile.access == Access::Ssbo && (too_big(out) || tensors.iter().any(too_big));
-    let can_split = tensors.iter().all(Tensor::is_contiguous) && out.is_contiguous();
-    // Every piece starts at a multiple of 256 bytes, which is the strictest alignment that devices ask for.
-    let elems = (limit.saturating_sub(profile.storage_offset_alignment_bytes) / 4 / 256 * 256) as usize;
-    (must_split && can_split && elems > 0).then_some(elems)
-}
-
-fn launch_pieces<const INPUTS: usize>(
-    cx: &mut Lowering<'_>,
-    out: &Tensor,
-    tensors: &[Tensor],
-    piece_elems: usize,
-    allow_quads: bool,
-    make: impl Fn(&Grid<INPUTS>, &Binding<INPUTS>) -> Dispatch,
-) -> Result<()> {
-    let total = out.numel();
-    let mut start = 0;
-    while start < total {
-        let len = piece_elems.min(total - start);
-        let piece = |tensor: &Tensor| tensor.restrided(vec![len], vec![1], start);
-        let pieces: Vec<Tensor> = tensors.iter().map(piece).collect();
-        launch_one(cx, &piece(out), &pieces, allow_quads, &make)?;
-        start += len;
-    }
-    Ok(())
-}
-
 /// Puts dims in front until there are `R`.
 ///
 /// # Errors
@@ -198,25 +244,23 @@ pub(super) fn copy(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<
     convert(cx, src, dst)
 }
 
+/// Copies in pieces that one launch can do, halving the dim over which the larger tensor reaches farthest.
 fn copy_same(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
-    if src.is_contiguous()
-        && dst.is_contiguous()
-        && let Some(piece_elems) = piece_elems(cx, dst, std::slice::from_ref(src))
-    {
-        let mut start = 0;
-        while start < dst.numel() {
-            let len = piece_elems.min(dst.numel() - start);
-            let piece = |tensor: &Tensor| tensor.restrided(vec![len], vec![1], start);
-            copy_one(cx, &piece(src), &piece(dst))?;
-            start += len;
-        }
-        return Ok(());
+    if !Reach::of(cx).is_exceeded([src, dst].into_iter()) {
+        return copy_reversed(cx, src, dst, &[]);
     }
-    copy_one(cx, src, dst)
-}
-
-fn copy_one(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
-    copy_reversed(cx, src, dst, &[])
+    let (sizes, strides) = shape::merge_dims(&src.sizes, &[&src.strides, &dst.strides]);
+    let src = src.restrided(sizes.clone(), strides[0].clone(), 0);
+    let dst = dst.restrided(sizes.clone(), strides[1].clone(), 0);
+    let larger = if src.region().len_bytes > dst.region().len_bytes { &src } else { &dst };
+    let farthest = (0..sizes.len()).max_by_key(|&dim| (sizes[dim] - 1) * larger.strides[dim]);
+    let Some((dim, at)) = farthest.and_then(|dim| Some((dim, half_of(&sizes[dim..=dim])?))) else {
+        return copy_reversed(cx, &src, &dst, &[]);
+    };
+    for (start, len) in [(0, at), (at, sizes[dim] - at)] {
+        copy_same(cx, &narrowed(&src, dim, start, len), &narrowed(&dst, dim, start, len))?;
+    }
+    Ok(())
 }
 
 /// Copies `src` to `dst` of the same sizes, dtype and element kind, running backwards over the dims in `reversed`.
@@ -277,7 +321,11 @@ fn convert(cx: &mut Lowering<'_>, src: &Tensor, dst: &Tensor) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{base::DType, shader::StorageId};
+    use crate::{
+        base::DType,
+        ops::Precision,
+        shader::{DeviceProfile, StorageId},
+    };
 
     fn takes(sizes: &[usize], strides: &[usize], offset_elems: usize) -> bool {
         let tensor = |strides: Vec<usize>, offset_elems| Tensor {
@@ -292,6 +340,32 @@ mod tests {
         let input = [tensor(strides.to_vec(), offset_elems)];
         let (sizes, strides) = merged(&out, &input);
         takes_quads(&out, &input, &sizes, &strides)
+    }
+
+    /// Copies and converts a transposed view on a device with small limits, and gives what the dispatches write.
+    fn written(sizes: [usize; 2], limit_bytes: u64, max_groups: u32) -> Vec<Region> {
+        let profile = DeviceProfile {
+            max_storage_buffer_range_bytes: limit_bytes,
+            max_groups: [max_groups; 3],
+            ..DeviceProfile::minimum()
+        };
+        let mut cx = Lowering::new(&profile, Precision::F32);
+        let x = cx.alloc(DType::F32, &[sizes[1], sizes[0]]).unwrap();
+        let transposed = x.restrided(sizes.to_vec(), vec![1, sizes[0]], 0);
+        cx.converted(&transposed, DType::I32).unwrap();
+        cx.duplicate(&transposed).unwrap();
+        let lowered = cx.finish();
+        lowered.dispatches.iter().map(|dispatch| dispatch.operands[1].region).collect()
+    }
+
+    #[test]
+    fn what_is_too_large_is_done_in_pieces() {
+        assert_eq!(written([100, 200], 1 << 20, 65535).len(), 2, "all fits");
+        for (limit_bytes, max_groups) in [(16 << 10, 65535), (1 << 20, 7), (16 << 10, 3)] {
+            let regions = written([100, 200], limit_bytes, max_groups);
+            assert!(regions.len() > 8 && regions.len() < 200, "{} pieces", regions.len());
+            assert!(regions.iter().all(|region| region.len_bytes + 256 <= limit_bytes));
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn run(
         values.insert(input.value, value);
     }
     for (_, node) in graph.nodes() {
-        if effect_of(&node.op) == Effect::Assert {
+        if effect_of(node) == Effect::Assert {
             continue;
         }
         let args = ops::resolve(node, |value| Ok(values[&value].clone())).unwrap();
