@@ -67,9 +67,10 @@ impl Session {
         for (_, plan) in &plans {
             create_pipelines(context, plan)?;
         }
-        for env in plan::probe_envs(&method, SAMPLE_CAP).iter().filter(|env| !envs.contains(env)) {
+        for env in plan::probe_envs(&method, plan::SAMPLE_CAP).iter().filter(|env| !envs.contains(env)) {
             // Sizes that the program's own checks or the device's limits rule out need no pipelines.
-            let plan = sample_inputs(&method, env).and_then(|key| plan::build(&method, &key, &plan_options));
+            let plan =
+                plan::sample_inputs(&method, env).and_then(|key| plan::build(&method, &key, &plan_options));
             if let Ok(plan) = plan {
                 create_pipelines(context, &plan)?;
             }
