@@ -203,13 +203,22 @@ fn glsl_files() -> Vec<PathBuf> {
     files
 }
 
-/// Each function of a GLSL text: its name, and its body as `(line number, code without comments)`.
+/// Each function of a GLSL text, macros left out: its name, and its body as `(line number, code without comments)`.
 fn functions(source: &str) -> Vec<(String, Vec<(usize, String)>)> {
     let mut found: Vec<(String, Vec<(usize, String)>)> = Vec::new();
     let mut depth = 0usize;
+    let mut in_macro = false;
     for (number, line) in source.lines().enumerate() {
+        let is_macro = in_macro || line.starts_with("#define");
+        in_macro = is_macro && line.ends_with('\\');
+        if is_macro {
+            continue;
+        }
         let code = line.split("//").next().unwrap_or_default();
-        if depth == 0 && code.contains('{') {
+        if depth == 0 && !code.contains('{') {
+            continue;
+        }
+        if depth == 0 {
             let head = code.split('(').next().unwrap_or_default();
             found.push((words(head).last().unwrap_or_default().to_owned(), Vec::new()));
         }
@@ -225,9 +234,12 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Names that wait for the whole work group: `barrier`, and the functions that call it.
+/// Names that wait for the whole work group: `barrier`, the functions that call it, and those that `ROW_COMBINE` makes.
 fn waiting_functions(sources: &[String]) -> BTreeSet<String> {
     let mut waiting = BTreeSet::from(["barrier".to_owned()]);
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let combined = lines.filter_map(|line| line.strip_prefix("ROW_COMBINE("));
+    waiting.extend(combined.filter_map(|rest| words(rest).next()).map(str::to_owned));
     let all: Vec<_> = sources.iter().flat_map(|source| functions(source)).collect();
     loop {
         let known = waiting.len();
@@ -278,6 +290,10 @@ fn the_return_check_sees_one() {
     assert_eq!(check("void sum() {\n barrier();\n}\nvoid main() {\n return;\n sum();\n}\n"), Some(5));
     assert_eq!(check("float f() {\n return 1.0;\n}\nvoid main() {\n barrier();\n}\n"), None);
     assert_eq!(check("void main() {\n barrier();\n if (a) return;\n}\n"), None);
+    assert_eq!(
+        check("ROW_COMBINE(row_sum, float, ADD)\nvoid main() {\n return;\n row_sum(1.0);\n}\n"),
+        Some(3)
+    );
 }
 
 #[test]

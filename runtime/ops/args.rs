@@ -229,6 +229,19 @@ impl<T> Args<T> {
         }
     }
 
+    /// The list of floats `name` (integers count), or `None` when it is left out.
+    ///
+    /// # Errors
+    /// When it is no list of numbers.
+    pub fn opt_floats(&self, name: &str) -> Result<Option<Vec<f64>>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(ArgValue::Floats(items)) => Ok(Some(items.clone())),
+            Some(ArgValue::Ints(items)) => Ok(Some(items.iter().map(|&item| item as f64).collect())),
+            Some(_) => Err(self.missing(name, "a list of floats")),
+        }
+    }
+
     /// The dtype `name`, or `None` when it is left out.
     ///
     /// # Errors

@@ -64,6 +64,7 @@ mod pool;
 mod product;
 mod rearrange;
 mod reduce;
+mod resize;
 mod resolve;
 mod rows;
 mod scalar;

@@ -2,7 +2,7 @@
 
 use super::{
     Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul,
-    norm, pool, rearrange, reduce, scan, softmax, sort, ternary, triangle, unary, view,
+    norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -28,6 +28,7 @@ pub static OPS: &[&dyn Op] = &[
     &pool::MaxPool,
     &rearrange::Rearrange,
     &reduce::Reduce,
+    &resize::Resize,
     &scan::Scan,
     &softmax::Softmax,
     &sort::Sort,

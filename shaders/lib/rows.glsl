@@ -17,16 +17,18 @@
 #define ROW_COMBINE(name, type, combine) \
     shared type name##_lanes[local_x]; \
     type name(type v) { \
-        if (lanes == 1u) return v; \
         uint at = gl_LocalInvocationID.x; \
-        barrier(); \
-        name##_lanes[at] = v; \
-        for (uint step = lanes >> 1; step > 0u; step >>= 1) { \
+        if (lanes > 1u) { \
             barrier(); \
-            if (LANE() < step) name##_lanes[at] = combine(name##_lanes[at], name##_lanes[at + step]); \
+            name##_lanes[at] = v; \
+            for (uint step = lanes >> 1; step > 0u; step >>= 1) { \
+                barrier(); \
+                if (LANE() < step) name##_lanes[at] = combine(name##_lanes[at], name##_lanes[at + step]); \
+            } \
+            barrier(); \
+            v = name##_lanes[at - LANE()]; \
         } \
-        barrier(); \
-        return name##_lanes[at - LANE()]; \
+        return v; \
     }
 
 #define ROW_ADD(a, b) ((a) + (b))
