@@ -42,6 +42,7 @@ macro_rules! move_axis {
 
 mod arg_reduce;
 mod args;
+mod attention;
 mod batch_norm;
 mod binary;
 mod cast;

@@ -388,7 +388,7 @@ impl Launch {
 }
 
 /// The last two dims swapped.
-fn transposed(tensor: &Tensor) -> Tensor {
+pub fn transposed(tensor: &Tensor) -> Tensor {
     let (mut sizes, mut strides) = (tensor.sizes.clone(), tensor.strides.clone());
     let rank = sizes.len();
     sizes.swap(rank - 2, rank - 1);

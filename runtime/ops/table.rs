@@ -1,14 +1,15 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear, matmul,
-    norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
+    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear,
+    matmul, norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
 #[rustfmt::skip]
 pub static OPS: &[&dyn Op] = &[
     &arg_reduce::ArgReduce,
+    &attention::Attention,
     &batch_norm::BatchNorm,
     &binary::Binary,
     &binary::Gates,
