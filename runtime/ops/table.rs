@@ -21,6 +21,7 @@ pub static OPS: &[&dyn Op] = &[
     &create::Create,
     &index::IndexRead,
     &index::IndexWrite,
+    &index::MaskedScatter,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,

@@ -63,6 +63,8 @@ def gathers(f):
     f.add("gather_nothing", op, rand(3, 2), 1, torch.zeros(3, 0, dtype=torch.int64))
     f.add("gather_int64_data", op, randint(3, 4, lo=-9, hi=9), 1, torch.tensor([[0, 3], [1, 1], [2, 0]]))
     f.add("gather_half", op, rand(3, 4).half(), 0, torch.tensor([[2, 1, 0, 2]]))
+    f.add("gather_rank5_shorter", op, rand(3, 2, 4, 2, 3), 2, randint(2, 1, 3, 1, 2, lo=0, hi=3))
+    f.add("gather_rank6", op, rand(2, 3, 2, 3, 2, 2), -3, randint(1, 2, 1, 4, 1, 2, lo=0, hi=2))
 
 
 def tensors(f):
@@ -88,6 +90,10 @@ def tensors(f):
     f.add("index_constant_mask_table", op, Const(torch.full((4, 4), float("-inf")).triu(1)), [torch.tensor([2, 0])])
     f.add("index_bool_data", op, randbool(4, 3), [ids])
     f.add("index_int64_data", op, randint(4, 3, lo=-9, hi=9), [ids, torch.tensor([0, 2, 1])])
+    f.add("index_rank6_every_other", op, rand(2, 3, 2, 3, 2, 2), [torch.tensor([1, 0]), None, torch.tensor([0, 1]), None,
+                                                                  torch.tensor([1, 1])])
+    f.add("index_four_ids_apart", op, rand(2, 2, 2, 2, 2, 2, 2), [None, torch.tensor([1, -1]), None, torch.tensor([0, 1]), None,
+                                                                  torch.tensor([1, 1])])
     f.add("index_half", op, x.half(), [None, ids])
     f.add("index_many_rows", op, Gen((4096, 64), -999, 999, 1), [Gen((128,), 0, 4095, 2, torch.int64)], sampled=True)
 
@@ -118,6 +124,17 @@ def puts(f):
           torch.tensor([1.0, 2.0, 4.0, 8.0]), True)
     f.add("index_put_accumulate_int64", op, torch.zeros(3, dtype=torch.int64), [torch.tensor([2, 2, 0])],
           torch.tensor([5, 6, 7]), True)
+    f.add("index_put_accumulate_rows", op, torch.zeros(4, 5, 3), [None, torch.tensor([3, -5, 3])],
+          torch.arange(36.0).reshape(4, 3, 3), True)
+    f.add("index_put_accumulate_broadcast", op, torch.ones(4, 3), [torch.tensor([[3, 0], [1, 3]])], torch.tensor([1.0, 2.0, 4.0]),
+          True)
+    f.add("index_put_accumulate_two", op, torch.zeros(4, 5, 3), [torch.tensor([3, 0, 3]), torch.tensor([4, 1, -1])],
+          torch.arange(9.0).reshape(3, 3), True)
+    f.add("index_put_accumulate_apart", op, torch.zeros(4, 5, 3), [torch.tensor([3, 0, -1]), None, torch.tensor([2, 1, 2])],
+          torch.arange(15.0).reshape(3, 5), True)
+    f.add("index_put_accumulate_half", op, torch.ones(4).half(), [torch.tensor([1, 1])], torch.tensor([2.0, 4.0]).half(), True)
+    f.add("index_put_rank6_every_other", op, rand(2, 3, 2, 3, 2, 2), [torch.tensor([1, 0]), None, torch.tensor([0, 1]), None,
+                                                                      torch.tensor([1, 1])], rand(2, 3, 3, 2))
     f.add("index_put_int64", op, randint(4, 2, lo=-9, hi=9), [ids], randint(2, 2, lo=50, hi=60))
     f.add("index_put_bool", op, randbool(5), [ids], torch.tensor([True, False]))
     f.add("index_put_half", op, rand(4, 2).half(), [ids], rand(2, 2).half())
@@ -125,6 +142,10 @@ def puts(f):
     f.add("index_copy", aten.index_copy.default, x, 1, ids, rand(4, 2, 3))
     f.add("index_copy_negative_dim", aten.index_copy.default, x, -1, torch.tensor([2]), rand(4, 5, 1))
     f.add("index_add", aten.index_add.default, x, 0, torch.tensor([1, 1, 3]), rand(3, 5, 3))
+    f.add("index_add_alpha", aten.index_add.default, torch.ones(4, 3), 0, torch.tensor([1, 1, 3]),
+          torch.arange(9.0).reshape(3, 3), alpha=0.5)
+    f.add("index_add_int32", aten.index_add.default, torch.ones(2, 4, dtype=torch.int32), -1, torch.tensor([3, 0, 3]),
+          torch.arange(6, dtype=torch.int32).reshape(2, 3), alpha=-2)
     f.add("index_fill", aten.index_fill.int_Scalar, rand(3, 4), 1, torch.tensor([0, 2]), 9.0)
 
 
@@ -143,6 +164,12 @@ def scatters(f):
     f.add("scatter_add", aten.scatter_add.default, torch.zeros(3, 4), 0, ids, rand(2, 4, seed=1))
     f.add("scatter_add_repeats", aten.scatter_add.default, torch.zeros(1, 3), 1, torch.tensor([[1, 1, 1, 0]]),
           torch.tensor([[1.0, 2.0, 4.0, 8.0]]))
+    f.add("scatter_rank5_shorter", aten.scatter.src, rand(3, 2, 4, 2, 3), 2, torch.tensor([3, 0, 1]).reshape(1, 1, 3, 1, 1)
+          .expand(2, 1, 3, 1, 2).contiguous(), rand(3, 2, 3, 2, 2))
+    f.add("scatter_add_rank5_shorter", aten.scatter_add.default, torch.zeros(3, 2, 4, 2, 3), 2,
+          randint(2, 1, 6, 1, 2, lo=0, hi=3), torch.arange(48.0).reshape(2, 2, 6, 1, 2))
+    f.add("scatter_add_long", aten.scatter_add.default, torch.zeros(70), 0, Gen((5000,), 0, 69, 3, torch.int64),
+          Gen((5000,), -9, 9, 4))
     f.add("masked_scatter_one_row", aten.masked_scatter.default, rand(2, 3),
           torch.tensor([[True, False, True], [False, True, True]]), rand(4))
 

@@ -1,5 +1,5 @@
 //! Elements at positions that are data: reads (`embedding`, `index_select`, `gather`, `index.Tensor`) and writes
-//! (`index_put`, `index_copy`, `index_add`, `index_fill`, `scatter`, `scatter_add`).
+//! (`index_put`, `index_copy`, `index_add`, `index_fill`, `scatter`, `scatter_add`, `masked_scatter`).
 //!
 //! Tables of every dtype, indices of int64 or int32. Kernels check every index: they skip the access and report node
 //! and value. Negative indices count from the end where they do in PyTorch. Several index tensors become one tensor
@@ -7,11 +7,13 @@
 //! `index_put` of one value takes one. Sums of repeated positions are taken in order, without atomics.
 
 mod launch;
+mod masked;
 mod panels;
 mod read;
 mod space;
 mod sum;
 mod write;
 
+pub use masked::MaskedScatter;
 pub use read::IndexRead;
 pub use write::IndexWrite;

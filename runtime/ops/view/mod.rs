@@ -119,7 +119,7 @@ impl Op for Views {
         let mut tensor = match args.tensor("self")? {
             Operand::Live(tensor) => tensor.clone(),
             operand @ Operand::Constant(constant) => {
-                if args.op() == &"aten.as_strided.default" {
+                if *args.op() == "aten.as_strided.default" {
                     let constant = constant.constant();
                     let layout = Layout {
                         sizes: constant.sizes().to_vec(),
