@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     InputMeta, Place, Plan, PlannedInput, PlannedOutput, PlannedState, arena, barriers, bind::bind_inputs,
-    check::check_outputs,
+    check::check_outputs, dead,
 };
 use crate::{
     base::{DType, Error, Result, Scalar, SymEnv, Value},
@@ -255,7 +255,6 @@ impl<'a> Planner<'a> {
     fn finish(mut self) -> Result<Plan> {
         let outputs = self.collect_outputs()?;
         self.write_states()?;
-        let lowered_count = self.cx.dispatch_count();
         let status = self.cx.status_storage();
         let lowered = self.cx.finish();
         let mut plan = Plan {
@@ -274,7 +273,9 @@ impl<'a> Planner<'a> {
             status,
             node_names: self.node_names,
         };
-        place_storages(&mut plan, lowered_count, &self.options.profile);
+        let read_back: Vec<StorageId> = plan.read_back().map(|tensor| tensor.storage).collect();
+        dead::remove(&mut plan.dispatches, &plan.storages, &read_back);
+        place_storages(&mut plan, &self.options.profile);
         plan.barriers = barriers::barriers(&plan.dispatches, &plan.storages, &plan.places);
         Ok(plan)
     }
@@ -376,7 +377,7 @@ struct CollectedOutputs {
 
 /// Finds when each storage is alive and gives it a place. Inputs live from before the first dispatch, outputs until
 /// after the last.
-fn place_storages(plan: &mut Plan, steps: usize, profile: &DeviceProfile) {
+fn place_storages(plan: &mut Plan, profile: &DeviceProfile) {
     let mut lives: Vec<Option<(usize, usize)>> = vec![None; plan.storages.len()];
     let mut touch = |storage: StorageId, step: usize| {
         if let Some(life) = lives.get_mut(storage.0 as usize) {
@@ -391,11 +392,7 @@ fn place_storages(plan: &mut Plan, steps: usize, profile: &DeviceProfile) {
     for (index, dispatch) in plan.dispatches.iter().enumerate() {
         dispatch.operands.iter().for_each(|operand| touch(operand.region.storage, index + 1));
     }
-    for output in plan.outputs.iter().chain(plan.mutated_inputs.iter().map(|(_, output)| output)) {
-        if let PlannedOutput::Tensor(tensor) = output {
-            touch(tensor.storage, steps + 1);
-        }
-    }
+    plan.read_back().for_each(|tensor| touch(tensor.storage, plan.dispatches.len() + 1));
     let mut lifetimes = Vec::new();
     for (index, storage) in plan.storages.iter().enumerate() {
         match (&storage.kind, lives[index]) {

@@ -8,6 +8,7 @@ mod barriers;
 mod bind;
 mod build;
 mod check;
+mod dead;
 mod nodes;
 mod text;
 mod verify;
@@ -106,4 +107,13 @@ pub struct Plan {
     pub status: Option<StorageId>,
     /// Names of nodes by the number that kernels report.
     pub node_names: Vec<String>,
+}
+
+impl Plan {
+    /// The tensors that are read back after the last dispatch.
+    pub fn read_back(&self) -> impl Iterator<Item = &Tensor> {
+        let outputs = self.outputs.iter().chain(self.mutated_inputs.iter().map(|(_, output)| output));
+        outputs
+            .filter_map(|output| if let PlannedOutput::Tensor(tensor) = output { Some(tensor) } else { None })
+    }
 }
