@@ -282,3 +282,39 @@ fn windows(cx: &Lowering<'_>, table: &Tensor, dim: Option<usize>) -> Result<Vec<
     let window = 1 + spare / table.strides[dim].max(1);
     Ok((0..size).step_by(window).map(|first| (first, window.min(size - first))).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ops::{ArgValue, Args, Meta, Precision},
+        shader::DeviceProfile,
+    };
+
+    #[test]
+    fn a_table_beyond_a_descriptor_is_read_in_windows() {
+        const LIMIT: u64 = 1 << 20;
+        let profile = DeviceProfile { max_storage_buffer_range_bytes: LIMIT, ..DeviceProfile::minimum() };
+        let mut cx = Lowering::new(&profile, Precision::F32);
+        cx.begin_node(0, "node", false, None);
+        let table = cx.alloc(DType::F32, &[3001, 260]).unwrap();
+        let index = cx.alloc(DType::I64, &[7]).unwrap();
+        let out = cx.alloc(DType::F32, &[7, 260]).unwrap();
+        let items = vec![
+            ("weight".to_string(), ArgValue::Tensor(Meta::new(DType::F32, [3001, 260]))),
+            ("indices".to_string(), ArgValue::Tensor(Meta::new(DType::I64, [7]))),
+        ];
+        let args = Args::new(crate::ir::OpName::new("aten.embedding.default"), items);
+        let space = Space::of(&args).unwrap();
+        gather(&mut cx, &Indexing { table, indices: vec![index], space }, &out).unwrap();
+        let windows: Vec<_> =
+            cx.finish().dispatches.iter().map(|dispatch| dispatch.operands[0].region).collect();
+        assert!(windows.iter().all(|window| window.len_bytes + 256 <= LIMIT), "{windows:?}");
+        let mut next_byte = 0;
+        for window in windows {
+            assert_eq!(window.offset_bytes, next_byte);
+            next_byte += window.len_bytes;
+        }
+        assert_eq!(next_byte, 3001 * 260 * 4);
+    }
+}
