@@ -17,20 +17,33 @@ use vkdelegate::{
 const TOP: i64 = i32::MAX as i64;
 
 fn run(op: &str, values: &[i64], dim: CaseArg, out_sizes: &[usize]) -> vkdelegate::base::Result<()> {
-    let tensor = HostTensor::from_i64(&[values.len()], values).unwrap();
-    let operand = CaseTensor { tensor, constant: false, strides: None };
+    run_call(op, vec![("self", operand(DType::I64, values)), ("dim", dim)], DType::I64, out_sizes).map(|_| ())
+}
+
+fn operand(dtype: DType, values: &[i64]) -> CaseArg {
+    let tensor = HostTensor::from_i64s(dtype, vec![values.len()], values).unwrap();
+    CaseArg::Tensor(CaseTensor { tensor, constant: false, strides: None })
+}
+
+fn run_call(
+    op: &str,
+    args: Vec<(&str, CaseArg)>,
+    dtype: DType,
+    out_sizes: &[usize],
+) -> vkdelegate::base::Result<Vec<i64>> {
     let case = Case {
         name: op.to_string(),
         op: op.to_string(),
-        args: vec![("self".to_string(), CaseArg::Tensor(operand)), ("dim".to_string(), dim)],
+        args: args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
         outputs: vec![],
         rtol: 0.0,
         atol: 0.0,
         refused: None,
     };
-    let one_op = one_op::one_op(&case, &[Meta::new(DType::I64, out_sizes)]);
+    let one_op = one_op::one_op(&case, &[Meta::new(dtype, out_sizes)]);
     let mut session = Session::build(&device::context(), one_op.method, BuildOptions::default())?;
-    session.run(&one_op.inputs).map(|_| ())
+    let (values, _) = session.run(&one_op.inputs)?;
+    Ok(values[0].as_tensor().unwrap().to_i64s())
 }
 
 fn assert_reported(op: &str, values: &[i64], dim: CaseArg, out_sizes: &[usize]) {
@@ -59,4 +72,71 @@ fn running_results_beyond_32_bits_are_reported() {
     assert_reported("aten.cumprod.default", &[TOP, 2, 0], dim(), &[3]);
     run("aten.cumsum.default", &[TOP, -1, 1], dim(), &[3]).unwrap();
     assert_eq!(device::validation_messages(), Vec::<String>::new());
+}
+
+/// A call of a function of two on two one-element tensors.
+fn binary(op: &str, dtype: DType, a: i64, b: i64) -> vkdelegate::base::Result<i64> {
+    let right = if op.contains(".pow.") { "exponent" } else { "other" };
+    let mut args = vec![("self", operand(dtype, &[a])), (right, operand(dtype, &[b]))];
+    if op == "aten.div.Tensor_mode" {
+        args.push(("rounding_mode", CaseArg::Str("floor".to_string())));
+    }
+    run_call(op, args, dtype, &[1]).map(|values| values[0])
+}
+
+fn assert_bad_data<T: std::fmt::Debug>(what: &str, result: vkdelegate::base::Result<T>) {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BadData, "{what}: {error}");
+    assert_eq!(error.node(), Some("the_node"), "{what}: {error}");
+}
+
+#[test]
+fn arithmetic_beyond_32_bits_is_reported_for_int64_and_wraps_for_int32() {
+    let bottom = i64::from(i32::MIN);
+    for (op, a, b, wrapped) in [
+        ("aten.add.Tensor", TOP, 1, bottom),
+        ("aten.sub.Tensor", bottom, 1, TOP),
+        ("aten.rsub.Tensor", 1, bottom, TOP),
+        ("aten.mul.Tensor", 65536, 65536, 0),
+        ("aten.mul.Tensor", bottom, -1, bottom),
+        ("aten.pow.Tensor_Tensor", 3, 21, 10_460_353_203),
+        ("aten.bitwise_left_shift.Tensor", 3, 31, bottom),
+    ] {
+        assert_bad_data(op, binary(op, DType::I64, a, b));
+        let narrow = binary(op, DType::I32, a, b).unwrap();
+        assert_eq!(narrow, i64::from(wrapped as i32), "{op} of {a} and {b}");
+    }
+    assert_eq!(binary("aten.pow.Tensor_Tensor", DType::I64, -2, 31).unwrap(), bottom);
+    assert_eq!(binary("aten.mul.Tensor", DType::I64, 65536, -32768).unwrap(), bottom);
+    for op in ["aten.neg.default", "aten.abs.default", "aten.square.default"] {
+        let call = |dtype| run_call(op, vec![("self", operand(dtype, &[bottom]))], dtype, &[1]);
+        assert_bad_data(op, call(DType::I64));
+        call(DType::I32).unwrap();
+    }
+}
+
+#[test]
+fn only_the_result_counts_not_what_alpha_gives_on_the_way() {
+    let args = |a: i64| {
+        vec![
+            ("self", operand(DType::I64, &[a])),
+            ("other", operand(DType::I64, &[TOP])),
+            ("alpha", CaseArg::Scalar(Scalar::Int(2))),
+        ]
+    };
+    assert_eq!(run_call("aten.add.Tensor", args(-TOP), DType::I64, &[1]).unwrap(), [TOP]);
+    assert_eq!(run_call("aten.sub.Tensor", args(TOP), DType::I64, &[1]).unwrap(), [-TOP]);
+    assert_bad_data("add", run_call("aten.add.Tensor", args(1), DType::I64, &[1]));
+}
+
+#[test]
+fn divisions_of_integers_by_zero_are_reported() {
+    for op in
+        ["aten.div.Tensor_mode", "aten.floor_divide.default", "aten.fmod.Tensor", "aten.remainder.Tensor"]
+    {
+        for dtype in [DType::I64, DType::I32, DType::U8] {
+            assert_bad_data(op, binary(op, dtype, 7, 0));
+            binary(op, dtype, 7, 2).unwrap();
+        }
+    }
 }
