@@ -22,17 +22,23 @@ PUSH(BASE(x) BASE(y) ROW_PARAMS uint x_col_stride; uint y_col_stride; uint row_s
 ROW_COMBINE(row_max, float, nan_max)
 ROW_COMBINE(row_sum, float, ROW_ADD)
 
+// exp of what is not above 0. NaN comes up in rows without a finite maximum only, and is not used there.
+float exp_below(float v) { return v < -103.972 ? 0.0 : exp(v); }
+
 void main() {
     uint end = ROW_END();
     uint from = end > 0u ? strided_offset(ROW(), row_sizes, x_row_strides) : 0u;
     uint to = end > 0u ? strided_offset(ROW(), row_sizes, y_row_strides) : 0u;
 
     float largest = -INFINITY;
-    for (uint c = LANE(); c < end; c += lanes) largest = nan_max(largest, LOADF(x, from + c * x_col_stride));
+    for (uint c = LANE(); c < end; c += lanes) {
+        float v = LOADF(x, from + c * x_col_stride);
+        largest = v > largest || is_nan(v) ? v : largest;
+    }
     largest = row_max(largest);
 
     float sum = 0.0;
-    for (uint c = LANE(); c < end; c += lanes) sum += safe_exp(LOADF(x, from + c * x_col_stride) - largest);
+    for (uint c = LANE(); c < end; c += lanes) sum += exp_below(LOADF(x, from + c * x_col_stride) - largest);
     sum = row_sum(sum);
 
     // Without a finite maximum there is no quotient: the row is NaN throughout, whatever the driver makes of inf - inf.
@@ -41,7 +47,7 @@ void main() {
     float scale = op == OP_LOG_SOFTMAX ? safe_log(sum) : 1.0 / sum;
     for (uint c = LANE(); c < end; c += lanes) {
         float v = LOADF(x, from + c * x_col_stride) - largest;
-        float result = op == OP_LOG_SOFTMAX ? v - scale : safe_exp(v) * scale;
+        float result = op == OP_LOG_SOFTMAX ? v - scale : exp_below(v) * scale;
         STOREF(y, to + c * y_col_stride, defined ? result : otherwise);
     }
 }

@@ -149,7 +149,8 @@ pub fn lanes(rows: usize, cols: usize, rows_are_adjacent: bool) -> u32 {
     match cols {
         0..=8 => 1,
         9..=1024 if rows_are_adjacent && rows >= ROWS_ENOUGH => 1,
-        9..=64 => 8,
+        9..=128 => 8,
+        129..=512 => 16,
         _ => LOCAL_X,
     }
 }
