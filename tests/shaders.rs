@@ -301,7 +301,8 @@ fn a_dispatch_carries_operands_parameters_and_spec_constants() {
     use kernels::copy;
     use vkdelegate::shader::{OperandAccess, Region, StorageId};
     let region = |id| Region { storage: StorageId(id), offset_bytes: 16, len_bytes: 64, element_bytes: 4 };
-    let params = copy::Params { n_elems: 5, sizes: [1, 1, 1, 1, 1, 1, 1, 5], ..Default::default() };
+    let params =
+        copy::Params { n_elems: 5, x_start: 9, sizes: [1, 1, 1, 1, 1, 1, 1, 5], ..Default::default() };
     let dispatch = copy::dispatch(
         copy::Axes { dtype: copy::Dtype::I32 },
         copy::Spec::default(),
@@ -314,7 +315,7 @@ fn a_dispatch_carries_operands_parameters_and_spec_constants() {
     assert_eq!(template.name, "copy");
     assert_eq!(dispatch.kernel.variant(Access::Bda).expect("a bda variant").axes, "dtype=i32 access=bda");
     assert_eq!(dispatch.params.len(), template.params_bytes as usize);
-    assert_eq!(dispatch.params.get(..8), Some(&[5, 0, 0, 0, 1, 0, 0, 0][..]));
+    assert_eq!(dispatch.params.get(..12), Some(&[5, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0][..]));
     assert_eq!(dispatch.spec, [(1, 64)]);
     let accesses: Vec<OperandAccess> = dispatch.operands.iter().map(|operand| operand.access).collect();
     assert_eq!(accesses, [OperandAccess::Read, OperandAccess::Write]);
