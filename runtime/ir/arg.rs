@@ -59,6 +59,10 @@ impl PartialEq<&str> for OpName {
     }
 }
 
+/// An argument that the importer adds to `aten.as_strided` when its operand is not a whole contiguous tensor in
+/// PyTorch, so that the strides do not mean what they would mean here.
+pub const BASE_IS_VIEW: &str = "base_is_view";
+
 /// One integer of an integer list: a number, or a symbolic int of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntArg {

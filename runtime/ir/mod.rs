@@ -14,7 +14,7 @@ mod patch;
 mod text;
 mod verify;
 
-pub use arg::{Arg, IntArg, OpName};
+pub use arg::{Arg, BASE_IS_VIEW, IntArg, OpName};
 pub use constant::{Constant, ConstantId, InlinePayload, Payload, PayloadId};
 pub use constness::{Constness, Fact, Reason, TensorRef};
 pub use effects::{Effect, effect_of, written_operands};

@@ -1,12 +1,13 @@
 //! Nodes: targets, arguments and the values they define.
 
 use super::super::schema::{
-    self, Argument, OptionalTensorArgument, SymBoolArgument, SymFloatArgument, SymIntArgument, TensorArgument,
+    self, Argument, OptionalTensorArgument, SymBoolArgument, SymFloatArgument, SymInt, SymIntArgument,
+    TensorArgument,
 };
 use super::super::{damaged, unsupported};
 use super::{Converter, as_bad_file};
-use crate::base::Result;
-use crate::ir::{Arg, IntArg, OpName, Type, ValueId};
+use crate::base::{Result, shape};
+use crate::ir::{Arg, BASE_IS_VIEW, IntArg, OpName, Type, ValueId};
 
 const HIGHER_ORDER: &str = "torch.ops.higher_order.";
 
@@ -30,12 +31,35 @@ impl Converter<'_> {
             let arg = self.arg(&input.arg).map_err(|e| e.at_operand(&input.name))?;
             args.push((input.name.clone(), arg));
         }
+        if node.target.ends_with("aten.as_strided.default") && !self.takes_whole_tensor(node) {
+            args.push((BASE_IS_VIEW.to_owned(), Arg::Bool(true)));
+        }
         let mut outputs = Vec::with_capacity(node.outputs.len());
         for output in &node.outputs {
             self.add_output_types(name, output, &mut outputs)?;
         }
         self.graph.add_node(name, OpName::new(&node.target), args, outputs).map_err(as_bad_file)?;
         Ok(())
+    }
+
+    /// Whether the node's first operand is contiguous in PyTorch and starts its storage.
+    fn takes_whole_tensor(&self, node: &schema::Node) -> bool {
+        let Some(Argument::AsTensor(tensor)) = node.inputs.first().map(|input| &input.arg) else {
+            return false;
+        };
+        let numbers = |items: &[SymInt]| -> Option<Vec<usize>> {
+            let number = |item: &SymInt| match item {
+                SymInt::AsInt(value) => usize::try_from(*value).ok(),
+                SymInt::AsExpr(_) => None,
+            };
+            items.iter().map(number).collect()
+        };
+        self.source.tensor_values.0.get(&tensor.name).is_some_and(|meta| {
+            matches!(meta.storage_offset, SymInt::AsInt(0))
+                && numbers(&meta.sizes)
+                    .zip(numbers(&meta.strides))
+                    .is_some_and(|(sizes, strides)| shape::is_contiguous(&sizes, &strides))
+        })
     }
 
     /// Appends name and type of every value that one output stands for.

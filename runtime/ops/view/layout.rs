@@ -166,13 +166,10 @@ impl Layout {
     /// The same memory with other sizes, strides and offset.
     ///
     /// # Errors
-    /// When this is no whole contiguous tensor, as only then PyTorch's strides are known; or when an element
-    /// would lie outside it.
+    /// When this is no contiguous tensor, or an element would lie outside it.
     pub fn as_strided(&self, sizes: Vec<usize>, strides: Vec<usize>, offset: usize) -> Result<Layout> {
         if self.offset != 0 || !shape::is_contiguous(&self.sizes, &self.strides) {
-            return Err(Error::unsupported(
-                "as_strided of a tensor that is itself a view is not supported; index it instead",
-            ));
+            return Err(Error::internal("strides are set over a tensor that is not contiguous"));
         }
         if sizes.len() != strides.len() {
             return Err(Error::invalid_input("as_strided needs as many strides as sizes"));

@@ -3,6 +3,7 @@
 use super::layout::Layout;
 use crate::{
     base::{Error, Result, shape},
+    ir::BASE_IS_VIEW,
     ops::{Args, Meta},
 };
 
@@ -273,6 +274,10 @@ fn narrowed(args: &Args<Meta>, from: &Layout) -> Result<Layout> {
 }
 
 fn strided(args: &Args<Meta>, from: &Layout) -> Result<Vec<View>> {
+    if args.has(BASE_IS_VIEW) {
+        let text = "as_strided of a tensor that is itself a view is not supported; index it instead";
+        return Err(Error::unsupported(text).at_operand("self"));
+    }
     let offset = args.int_or("storage_offset", 0)?;
     let offset = usize::try_from(offset)
         .map_err(|_| Error::invalid_input(format!("{offset} is no offset")).at_operand("storage_offset"))?;

@@ -6,7 +6,8 @@
 //! changes nothing in a graph without writes: `alias`, `detach`, `lift_fresh_copy`, `clone`, `contiguous`.
 //!
 //! Every dtype, rank 8 at most where a copy is needed. Strides on the device are not PyTorch's, so `view` is a
-//! `reshape`: it copies where the strides do not allow a view. `as_strided` takes a whole contiguous tensor only.
+//! `reshape`: it copies where the strides do not allow a view. `as_strided` takes a tensor that is
+//! whole and contiguous in PyTorch, where alone the strides mean the same.
 
 mod copy;
 mod layout;
@@ -118,23 +119,15 @@ impl Op for Views {
         let metas = args.try_map(|operand| Ok(operand.meta()))?;
         let mut tensor = match args.tensor("self")? {
             Operand::Live(tensor) => tensor.clone(),
-            operand @ Operand::Constant(constant) => {
-                if *args.op() == "aten.as_strided.default" {
-                    let constant = constant.constant();
-                    let layout = Layout {
-                        sizes: constant.sizes().to_vec(),
-                        strides: constant.strides().to_vec(),
-                        offset: constant.offset_elems(),
-                    };
-                    views(&metas, &layout)?;
-                }
-                cx.live(operand)?
-            }
+            operand @ Operand::Constant(_) => cx.live(operand)?,
         };
-        let mut looks = views(&metas, &layout_of(&tensor))?;
+        if *args.op() == "aten.as_strided.default" {
+            tensor = cx.contiguous(&tensor)?;
+        }
+        let mut looks = views(&metas, &own_layout(&tensor))?;
         if looks.iter().any(|view| copied_rank(view) > shape::MAX_RANK) {
             tensor = cx.contiguous(&tensor)?;
-            looks = views(&metas, &layout_of(&tensor))?;
+            looks = views(&metas, &own_layout(&tensor))?;
         }
         looks.iter().map(|view| lower_view(cx, &tensor, view)).collect()
     }
@@ -142,6 +135,11 @@ impl Op for Views {
 
 fn metas(args: &Args<HostTensor>) -> Result<Args<Meta>> {
     args.try_map(|tensor| Ok(Meta::new(tensor.dtype(), tensor.sizes())))
+}
+
+/// Where the elements of a live tensor lie, from its first one on.
+fn own_layout(tensor: &Tensor) -> Layout {
+    Layout { offset: 0, ..layout_of(tensor) }
 }
 
 /// Where the elements of a live tensor lie in its storage.
@@ -169,7 +167,8 @@ fn copied_rank(view: &View) -> usize {
 }
 
 fn lower_view(cx: &mut Lowering<'_>, tensor: &Tensor, view: &View) -> Result<Tensor> {
-    let elements = tensor_at(tensor, &view.layout);
+    let layout = &view.layout;
+    let elements = tensor.restrided(layout.sizes.clone(), layout.strides.clone(), layout.offset);
     if let Some(strides) = view.strides() {
         return Ok(elements.restrided(view.sizes.clone(), strides, 0));
     }
