@@ -2,6 +2,7 @@
 //!
 //! One test a program and precision, named `f32::CASE::METHOD` and `f16::CASE::METHOD`, and one for each program that
 //! has to be refused. Access is what `VKDELEGATE_ACCESS` says.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 #[path = "../runtime/cli/tensors/mod.rs"]

@@ -187,12 +187,16 @@ impl Call<'_, '_> {
     fn replay(&mut self, delegate: &mut Delegate) -> Result<()> {
         let inputs = match self.inputs() {
             Ok(inputs) => inputs,
-            Err(error) => return Ok(self.fail("", error.to_string())),
+            Err(error) => {
+                self.fail("", error.to_string());
+                return Ok(());
+            }
         };
         let outputs = match delegate.run(&inputs) {
             Ok(outputs) => outputs,
             Err(error) if is_about_the_call(error.kind()) => {
-                return Ok(self.fail("", format!("the run failed: {error}")));
+                self.fail("", format!("the run failed: {error}"));
+                return Ok(());
             }
             Err(error) => return Err(error),
         };

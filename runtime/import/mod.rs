@@ -19,7 +19,7 @@ mod weights;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
 use crate::ir::Method;
 
 use archive::Archive;
@@ -41,7 +41,9 @@ pub struct LoadedProgram {
 /// `Io` if the file can't be read, `BadFile` if it is damaged, `Unsupported` if it is something
 /// that this reader does not take; the text says how to export it again.
 pub fn open(path: &Path) -> Result<LoadedProgram> {
-    load(Archive::open(path)?).map_err(|e| e.context(path.display()))
+    // What the file system refuses names the path already.
+    let name = |e: Error| if e.kind() == ErrorKind::Io { e } else { e.context(path.display()) };
+    Archive::open(path).and_then(load).map_err(name)
 }
 
 /// Reads a file that is in memory already; see [`open`].

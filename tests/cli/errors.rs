@@ -1,0 +1,76 @@
+//! Bad usage, bad files, refused programs and missing devices: exit code 2, and an error that says what to do.
+
+use crate::support::{Folder, fixture, tool, tool_with};
+
+#[test]
+fn bad_usage_is_refused() {
+    for arguments in
+        [&[][..], &["frobnicate"], &["inspect"], &["run", "x.pt2"], &["devices", "--nonsense"], &["bench"]]
+    {
+        let ran = tool(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {ran:?}");
+    }
+    assert_eq!(tool(&["--help"]).passes().code, 0);
+    assert!(tool(&["--version"]).passes().stdout.starts_with("vkdelegate "));
+}
+
+#[test]
+fn bad_files_are_refused() {
+    let folder = Folder::new("bad-files");
+    let sound = std::fs::read(fixture("linear_const.pt2")).unwrap();
+    let bad = [
+        (folder.path("missing.pt2"), "cannot read"),
+        (folder.write("empty.pt2", b""), "empty"),
+        (folder.write("text.pt2", b"no zip at all"), "text.pt2"),
+        (folder.write("half.pt2", &sound[..sound.len() / 2]), "half.pt2"),
+        (fixture("legacy/legacy_2_5.pt2"), "export"),
+    ];
+    for (path, text) in &bad {
+        tool(&["inspect", path]).refuses(text);
+        tool(&["inspect", path, "--json"]).refuses(text);
+        tool(&["verify", path, &fixture("linear_const.safetensors"), "--json"]).refuses(text);
+    }
+    for (name, bytes) in [
+        ("x.safetensors", &b"\xff\xff\xff\xff\xff\xff\xff\xffnothing"[..]),
+        ("x.npz", b"PK"),
+        ("x.npy", b"\x93NUMPY"),
+    ] {
+        let path = folder.write(name, bytes);
+        tool(&["run", &fixture("linear_const.pt2"), "--inputs", &path]).refuses(name);
+    }
+    let other = folder.write("x.pt", b"");
+    tool(&["run", &fixture("linear_const.pt2"), "--inputs", &other]).refuses(".safetensors");
+}
+
+#[test]
+fn all_nodes_that_cannot_run_are_named_at_once() {
+    let folder = Folder::new("unsupported");
+    let inputs = folder.path("in.safetensors");
+    let x = vkdelegate::HostTensor::from_f32(&[1], &[0.5]).unwrap();
+    crate::tensors::write(inputs.as_ref(), &[("in0".to_string(), x)].into()).unwrap();
+    let model = fixture("refused/several_unsupported.pt2");
+    let ran = tool(&["compare", &model]).refuses("lgamma");
+    assert!(ran.stderr.contains("erfinv") && ran.stderr.contains("i0"), "{ran:?}");
+    tool(&["verify", &model, &fixture("linear_const.safetensors")]).refuses("erfinv");
+    tool(&["bench", &model, "--json"]).refuses("erfinv");
+}
+
+#[test]
+fn an_unknown_device_is_refused_with_those_there_are() {
+    let listed = tool(&["devices", "--json"]).json();
+    let name = listed["devices"][0]["name"].as_str().unwrap();
+    tool(&["bench", "--op", "linear", "--shape", "2x2x2", "--device", "no such device"]).refuses(name);
+}
+
+#[test]
+fn no_driver_is_an_error_that_says_what_to_install() {
+    let variables = [
+        ("VK_DRIVER_FILES", "/nonexistent.json"),
+        ("VK_ICD_FILENAMES", "/nonexistent.json"),
+        ("VKDELEGATE_VALIDATION", "0"),
+    ];
+    tool_with(&["devices"], &variables).refuses("driver");
+    let model = fixture("linear_const.pt2");
+    tool_with(&["verify", &model, &fixture("linear_const.safetensors")], &variables).refuses("driver");
+    assert_eq!(tool_with(&["inspect", &model], &variables).passes().code, 0, "inspect opens no device");
+}
