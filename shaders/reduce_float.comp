@@ -6,6 +6,7 @@
 //! what is not zero; norm1 and norm2 are the usual ones; norm_max and norm_min the largest and least magnitude.
 //! logsumexp subtracts the maximum first.
 //! axis dtype = f32 f16
+//! axis width = 1 4
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0
 //! spec 1 local_x = 64
@@ -52,6 +53,16 @@ float combine(float a, float b) {
     return a + b;
 }
 
+#if WIDTH == 4
+float combined(float a, vec4 v) {
+    return combine(combine(combine(combine(a, term(v.x)), term(v.y)), term(v.z)), term(v.w));
+}
+vec4 exp_of(vec4 v) { return vec4(safe_exp(v.x), safe_exp(v.y), safe_exp(v.z), safe_exp(v.w)); }
+#else
+float combined(float a, float v) { return combine(a, term(v)); }
+float exp_of(float v) { return safe_exp(v); }
+#endif
+
 ROW_COMBINE(row_combine, float, combine)
 ROW_COMBINE(row_sum, float, ROW_ADD)
 
@@ -78,18 +89,21 @@ void main() {
     uint end = ROW_END();
     uint from = end > 0u ? strided_offset(ROW(), row_sizes, x_row_strides) : 0u;
 
+    uint begin = LANE() * WIDTH;
+    uint stride = lanes * WIDTH;
+
     float first = identity();
-    for (uint c = LANE(); c < end; c += lanes) {
-        first = combine(first, term(LOADF(x, from + col_offset(c, cols, inner, x_col_strides))));
+    for (uint c = begin; c < end; c += stride) {
+        first = combined(first, LOAD_STEP(x, from + col_offset(c, cols, inner, x_col_strides)));
     }
     first = row_combine(first);
 
     float second = 0.0;
     if (centred || op == OP_LOGSUMEXP) {
         float centre = centred ? first / float(cols) : first;
-        for (uint c = LANE(); c < end; c += lanes) {
-            float d = LOADF(x, from + col_offset(c, cols, inner, x_col_strides)) - centre;
-            second += centred ? d * d : safe_exp(d);
+        for (uint c = begin; c < end; c += stride) {
+            STEP d = LOAD_STEP(x, from + col_offset(c, cols, inner, x_col_strides)) - centre;
+            second += step_sum(centred ? d * d : exp_of(d));
         }
         second = row_sum(second);
     }

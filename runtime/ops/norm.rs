@@ -112,13 +112,19 @@ fn emit(cx: &mut Lowering<'_>, args: &Args<Operand>, rows: &Rows, x: &Tensor, y:
         let tensor = cx.live(operand)?;
         if tensor.dtype == x.dtype { cx.contiguous(&tensor) } else { cx.converted(&tensor, x.dtype) }
     };
+    let (weight_tensor, bias_tensor) = (side(weight)?, side(bias)?);
     let operands = kernel::Operands {
         x: x.region(),
-        weight: side(weight)?.region(),
-        bias: side(bias)?.region(),
+        weight: weight_tensor.region(),
+        bias: bias_tensor.region(),
         y: y.region(),
     };
-    let lanes = rows::lanes(rows.count, rows.len, false);
+    let takes_steps_of_4 = rows.len.is_multiple_of(4)
+        && (rows.inner == 1 || rows.inner.is_multiple_of(4))
+        && [x, &weight_tensor, &bias_tensor, y].into_iter().all(Tensor::starts_aligned4);
+    let (width, step_elems) =
+        if takes_steps_of_4 { (kernel::Width::Width4, 4) } else { (kernel::Width::Width1, 1) };
+    let lanes = rows::lanes(rows.count, rows.len / step_elems, false);
     let spec = kernel::Spec {
         round_mode: cx.round_mode(y.dtype, y.element),
         op: rows.op,
@@ -136,7 +142,7 @@ fn emit(cx: &mut Lowering<'_>, args: &Args<Operand>, rows: &Rows, x: &Tensor, y:
         inner: rows.inner as u32,
         eps: rows.eps as f32,
     };
-    let axes = kernel::Axes { dtype: float_axis!(normalize, x.element)? };
+    let axes = kernel::Axes { dtype: float_axis!(normalize, x.element)?, width };
     let groups = cx.groups_1d(rows.count * lanes as usize, rows::LOCAL_X)?;
     cx.emit(kernel::dispatch(axes, spec, operands, params, groups, cx.label()))
 }

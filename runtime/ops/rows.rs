@@ -127,6 +127,20 @@ impl<const TENSORS: usize> RowGrid<TENSORS> {
         Some(grid)
     }
 
+    /// Whether kernels may read the rows of `tensors`, of which this is the grid, in steps of 4 elements: no gaps, and
+    /// every row and its length at a multiple of 4. If so, the lanes are those for so many steps.
+    pub fn takes_steps_of_4(&mut self, tensors: [&Tensor; TENSORS]) -> bool {
+        let is_multiple = |strides: &[u32]| strides.iter().all(|stride| stride % 4 == 0);
+        let takes = self.inner.is_multiple_of(4)
+            && tensors.iter().all(|tensor| tensor.starts_aligned4())
+            && self.col_strides.iter().all(|strides| strides[1] == 1 && strides[0] % 4 == 0)
+            && self.row_strides.iter().all(|strides| is_multiple(strides));
+        if takes {
+            self.lanes = lanes(self.rows as usize, self.cols as usize / 4, false);
+        }
+        takes
+    }
+
     /// Whether neighbouring rows are neighbours in memory and the elements of a row are not.
     fn rows_are_adjacent(&self) -> bool {
         self.row_strides.first().is_some_and(|strides| strides[3] == 1)
@@ -142,15 +156,17 @@ impl<const TENSORS: usize> RowGrid<TENSORS> {
     }
 }
 
-/// Invocations that share a row of `cols` elements: enough to use the device, few enough to have work for each.
+/// Invocations that share a row of `steps` loads: enough to use the device, few enough to have work for each.
 /// Where rows lie side by side in memory, one invocation a row reads best, if there are rows enough.
-pub fn lanes(rows: usize, cols: usize, rows_are_adjacent: bool) -> u32 {
-    const ROWS_ENOUGH: usize = 256;
-    match cols {
+pub fn lanes(rows: usize, steps: usize, rows_are_adjacent: bool) -> u32 {
+    const ROWS_TO_SHARE_GROUPS: usize = 64;
+    const ROWS_TO_GO_ALONE: usize = 256;
+    match steps {
         0..=8 => 1,
-        9..=1024 if rows_are_adjacent && rows >= ROWS_ENOUGH => 1,
-        9..=128 => 8,
-        129..=512 => 16,
+        9..=1024 if rows_are_adjacent && rows >= ROWS_TO_GO_ALONE => 1,
+        9..=16 => 8,
+        17..=128 if rows >= ROWS_TO_SHARE_GROUPS => 8,
+        129..=512 if rows >= ROWS_TO_SHARE_GROUPS => 16,
         _ => LOCAL_X,
     }
 }
@@ -215,6 +231,21 @@ mod tests {
         assert_eq!((grid.rows, grid.cols, grid.inner), (3, 40, 20));
         assert_eq!(grid.col_strides, [[60, 1]]);
         assert_eq!(grid.row_strides, [[0, 0, 0, 20]]);
+    }
+
+    #[test]
+    fn steps_of_4_need_aligned_rows_without_gaps() {
+        let rows = |sizes: &[usize], strides: &[usize], offset_elems: usize| {
+            let tensor = tensor(sizes, strides).restrided(sizes.to_vec(), strides.to_vec(), offset_elems);
+            let split = RowSplit::new(sizes.len(), &[sizes.len() - 1]);
+            RowGrid::new(&split, [&tensor]).unwrap().takes_steps_of_4([&tensor])
+        };
+        assert!(rows(&[3, 8], &[8, 1], 4));
+        assert!(rows(&[3, 8], &[12, 1], 0));
+        assert!(!rows(&[3, 8], &[8, 1], 2));
+        assert!(!rows(&[3, 8], &[9, 1], 0));
+        assert!(!rows(&[3, 6], &[8, 1], 0));
+        assert!(!rows(&[4, 8], &[1, 4], 0));
     }
 
     #[test]

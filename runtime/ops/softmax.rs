@@ -72,7 +72,7 @@ impl Op for Softmax {
             return Ok(vec![y]);
         }
         let split = RowSplit::new(x.sizes.len(), &dims(args, x.sizes.len())?);
-        let grid = match RowGrid::new(&split, [&x, &y]) {
+        let mut grid = match RowGrid::new(&split, [&x, &y]) {
             Some(grid) => grid,
             None => {
                 x = cx.contiguous(&x)?;
@@ -80,6 +80,9 @@ impl Op for Softmax {
                     .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
             }
         };
+        let width =
+            if grid.takes_steps_of_4([&x, &y]) { kernel::Width::Width4 } else { kernel::Width::Width1 };
+        let axes = kernel::Axes { dtype: float_axis!(softmax, x.element)?, width };
         let spec = kernel::Spec {
             round_mode: cx.round_mode(y.dtype, y.element),
             op: function(args),
@@ -95,7 +98,6 @@ impl Op for Softmax {
             x_row_strides: grid.row_strides[0],
             y_row_strides: grid.row_strides[1],
         };
-        let axes = kernel::Axes { dtype: float_axis!(softmax, x.element)? };
         let operands = kernel::Operands { x: x.region(), y: y.region() };
         let groups = grid.groups(cx)?;
         cx.emit(kernel::dispatch(axes, spec, operands, params, groups, cx.label()))?;

@@ -33,6 +33,23 @@
 
 #define ROW_ADD(a, b) ((a) + (b))
 
+// Rows are read in steps of WIDTH neighbouring elements: 1, or 4 where lowering proved that every row starts at a
+// multiple of 4 elements, holds a multiple of 4, and has no gaps. STEP is what one load gives.
+#ifndef WIDTH
+#define WIDTH 1
+#endif
+#if WIDTH == 4
+#define STEP vec4
+#define LOAD_STEP(name, i) LOAD4F(name, i)
+#define STORE_STEP(name, i, v) STORE4F(name, i, v)
+float step_sum(vec4 v) { return (v.x + v.y) + (v.z + v.w); }
+#else
+#define STEP float
+#define LOAD_STEP(name, i) LOADF(name, i)
+#define STORE_STEP(name, i, v) STOREF(name, i, v)
+float step_sum(float v) { return v; }
+#endif
+
 // Offset of a row's element number `i` where two dims are left: `inner` is the size of the last one.
 uint col_offset(uint i, uint n_cols, uint inner, uint strides[2]) {
     if (inner == n_cols) return i * strides[1];

@@ -51,7 +51,9 @@ fn emit_float(
     function: Function,
     y: &Tensor,
 ) -> Result<()> {
-    let (x, grid) = rows::gridded(cx, split, x)?;
+    let (x, mut grid) = rows::gridded(cx, split, x)?;
+    let width =
+        if grid.takes_steps_of_4([&x]) { reduce_float::Width::Width4 } else { reduce_float::Width::Width1 };
     let spec = reduce_float::Spec {
         round_mode: cx.round_mode(y.dtype, y.element),
         op: float_op(function)?,
@@ -69,7 +71,7 @@ fn emit_float(
         x_col_strides: grid.col_strides[0],
     };
     let operands = reduce_float::Operands { x: x.region(), y: y.region() };
-    let axes = reduce_float::Axes { dtype: float_axis!(reduce_float, x.element)? };
+    let axes = reduce_float::Axes { dtype: float_axis!(reduce_float, x.element)?, width };
     let groups = grid.groups(cx)?;
     cx.emit(reduce_float::dispatch(axes, spec, operands, params, groups, cx.label()))
 }
