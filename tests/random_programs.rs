@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use vkdelegate::{
     base::{DType, HostTensor, Scalar, SymExpr, Value},
     ir::{
-        self, Arg, Constant, Constness, Graph, InputKind, IntArg, Method, OpName, OutputKind, OutputSource,
-        TensorType, Type, ValueId,
+        self, Arg, Constant, Constness, Effect, Graph, InputKind, IntArg, Method, OpName, OutputKind,
+        OutputSource, TensorType, Type, ValueId, effect_of,
     },
-    ops::{self, Meta, Resolved, States, interpret},
+    ops::{self, Meta, Resolved},
     passes,
 };
 
@@ -93,6 +93,12 @@ impl Grower<'_> {
         Arg::Value(self.tensors[index])
     }
 
+    /// Whether `view` takes the value: one that is not itself a view.
+    fn is_contiguous(&self, value: ValueId) -> bool {
+        let node = self.graph.defining_node(value).map(|node| self.graph.node(node).unwrap());
+        node.is_none_or(|node| effect_of(node) == Effect::Pure)
+    }
+
     fn ints(items: &[i64]) -> Arg {
         Arg::Ints(items.iter().map(|&item| IntArg::Const(item)).collect())
     }
@@ -101,7 +107,7 @@ impl Grower<'_> {
         let x = self.tensor();
         let Arg::Value(value) = x else { return };
         let sizes: Vec<i64> = self.meta(value).sizes.iter().map(|&size| size as i64).collect();
-        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(16) {
+        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(19) {
             0 | 1 => ("aten.t.default", vec![("self", x)]),
             2 => {
                 let dims: &[i64] = self.choices.of(&[&[1, 0], &[0, 1], &[1, 2, 0], &[0, 2, 1]]);
@@ -142,6 +148,14 @@ impl Grower<'_> {
             ),
             9 => ("aten.mul.Tensor", vec![("self", x), ("other", Arg::Float(self.choices.of(&[0.5, -1.0])))]),
             10 => ("aten.add.Tensor", vec![("self", x), ("other", self.tensor())]),
+            11 if self.is_contiguous(value) => {
+                ("aten.view.default", vec![("self", x), ("size", Self::ints(&[-1]))])
+            }
+            12 => {
+                let dim = self.choices.below(2) as i64;
+                ("aten.select.int", vec![("self", x), ("dim", Arg::Int(dim)), ("index", Arg::Int(1))])
+            }
+            11 | 13 => return self.grow_write(x),
             _ => return self.grow_product(x),
         };
         self.add_call(op, args);
@@ -175,13 +189,30 @@ impl Grower<'_> {
         }
     }
 
+    /// Adds an in-place op on `x`. A single value that repeats cannot be written, as in PyTorch.
+    fn grow_write(&mut self, x: Arg) {
+        let Arg::Value(target) = x else { return };
+        let other = self.tensor();
+        let (op, args) = match self.choices.below(3) {
+            0 => ("aten.mul_.Tensor", vec![("self", x), ("other", Arg::Float(-0.5))]),
+            1 => ("aten.add_.Tensor", vec![("self", x), ("other", other)]),
+            _ => ("aten.copy_.default", vec![("self", x), ("src", other)]),
+        };
+        let wanted = self.meta(target);
+        self.add_checked(op, args, |out| *out == wanted);
+    }
+
     /// Adds the call, unless the op refuses it or its result is large.
     fn add_call(&mut self, op: &str, args: Vec<(&str, Arg)>) -> bool {
+        self.add_checked(op, args, |out| out.sizes.len() <= 4 && out.sizes.iter().product::<usize>() <= 512)
+    }
+
+    fn add_checked(&mut self, op: &str, args: Vec<(&str, Arg)>, fits: impl Fn(&Meta) -> bool) -> bool {
         let args: Vec<(String, Arg)> = args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect();
         let node = ir::Node { name: String::new(), op: OpName::new(op), args: args.clone(), outputs: vec![] };
         let resolved = ops::resolve(&node, |value| Ok(Resolved::Tensor(self.meta(value)))).unwrap();
-        let Ok(outs) = ops::find(op).unwrap().infer(&resolved) else { return false };
-        if outs[0].sizes.len() > 4 || outs[0].sizes.iter().product::<usize>() > 512 {
+        let Ok(outs) = ops::find(&op.replacen("_.", ".", 1)).unwrap().infer(&resolved) else { return false };
+        if !fits(&outs[0]) {
             return false;
         }
         let name = self.graph.unique_name(&format!("{}_{}", node.op.base(), self.tensors.len()));
@@ -236,14 +267,16 @@ fn check_weights(graph: &Graph) {
     }
 }
 
-/// Relative to the largest value of each tensor, as sums are taken in another order.
-fn check_close(got: &Value, want: &Value) {
-    let (Value::Tensor(got), Value::Tensor(want)) = (got, want) else {
-        assert_eq!(got, want);
-        return;
-    };
-    let largest = want.to_f64s().iter().fold(1.0f64, |largest, value| largest.max(value.abs()));
-    common::compare::tensors(got, want, 1e-5, 1e-5 * largest).unwrap();
+fn inputs(method: &Method, run: usize) -> Vec<Value> {
+    let graph = &method.graph;
+    graph
+        .user_inputs()
+        .map(|value| {
+            let ty = graph.value(value).unwrap().ty.clone();
+            let sizes = ty.as_tensor().unwrap().sizes.iter().map(|size| size.as_const().unwrap() as usize);
+            data(&sizes.collect::<Vec<_>>(), run).into()
+        })
+        .collect()
 }
 
 /// 100 programs, or as many as `PROPTEST_CASES` says.
@@ -262,17 +295,12 @@ proptest! {
         let optimised = passes::optimise(&method, &passes::Options::default()).unwrap();
         ir::verify(&optimised.method.graph).unwrap();
         check_weights(&optimised.method.graph);
-        let (mut before, mut after) = (States::new(), States::new());
-        for run in 0..3 {
-            let inputs: Vec<Value> = method.graph.user_inputs().map(|value| {
-                let ty = method.graph.value(value).unwrap().ty.clone();
-                let sizes = ty.as_tensor().unwrap().sizes.iter().map(|size| size.as_const().unwrap() as usize);
-                data(&sizes.collect::<Vec<_>>(), run).into()
-            }).collect();
-            let want = interpret(&method, &inputs, &mut before).unwrap();
-            let got = interpret(&optimised.method, &inputs, &mut after).unwrap();
-            got.user.iter().zip(&want.user).for_each(|(got, want)| check_close(got, want));
-            before.iter().for_each(|(name, want)| check_close(&after[name].clone().into(), &want.clone().into()));
+        if optimised.method.graph.nodes().any(|(_, node)| effect_of(node) == Effect::Write) {
+            // Left for the planner to refuse: only with the reason.
+            prop_assert!(optimised.warnings.iter().any(|warning| warning.contains("in-place ops stay")));
+            return Ok(());
         }
+        let same = common::equivalence::check(&method, &optimised.method, |run| inputs(&method, run));
+        prop_assert!(same.is_ok(), "{:?}\n{}became\n{}", same, method.graph, optimised.method.graph);
     }
 }

@@ -50,6 +50,7 @@ const VIEWS: &[&str] = &[
     "aten.conj",
     "aten.contiguous",
     "aten.detach",
+    "aten.detach_",
     "aten.diagonal",
     "aten.dropout",
     "aten.dsplit",
@@ -243,7 +244,9 @@ pub(super) fn shared_operands(node: &Node) -> Vec<ValueId> {
 }
 
 fn writes_self(name: &str, base: &str) -> bool {
-    IN_PLACE_OPERATORS.contains(&name) || (base.ends_with('_') && !base.ends_with("__"))
+    // `detach_` changes no element.
+    IN_PLACE_OPERATORS.contains(&name)
+        || (base.ends_with('_') && !base.ends_with("__") && name != "aten.detach_")
 }
 
 fn is_false(arg: Option<&Arg>) -> bool {

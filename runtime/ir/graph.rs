@@ -295,6 +295,11 @@ impl Graph {
         self.outputs.push(GraphOutput { source, kind });
     }
 
+    /// Gives the graph other outputs.
+    pub fn set_outputs(&mut self, outputs: Vec<GraphOutput>) {
+        self.outputs = outputs;
+    }
+
     fn add_value(&mut self, name: &str, ty: Type, def: ValueDef) -> Result<ValueId> {
         if self.names.contains_key(name) {
             return Err(Error::invalid_graph(format!("the name `{name}` is defined twice")));

@@ -7,8 +7,10 @@ mod dead_code;
 mod decision;
 mod evaluate;
 mod fold;
+mod functionalise;
 mod linear;
 mod live_weight;
+mod scatter;
 
 pub use decision::{Decision, Fusion};
 pub use evaluate::FoldLimits;
@@ -64,6 +66,8 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
             graph.name()
         ));
     }
+    warnings.extend(functionalise::run(graph));
+    checked(graph, "functionalise")?;
     dead_code::run(graph);
     checked(graph, "dead code")?;
     let products = linear::run(graph)?;

@@ -5,6 +5,8 @@
 pub mod cases;
 pub mod compare;
 pub mod device;
+pub mod equivalence;
+pub mod memory;
 pub mod one_op;
 pub mod program;
 pub mod reference;
