@@ -22,6 +22,7 @@ pub static OPS: &[&dyn Op] = &[
     &index::IndexRead,
     &index::IndexWrite,
     &index::MaskedScatter,
+    &index::OneHot,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,

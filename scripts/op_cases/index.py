@@ -67,6 +67,15 @@ def gathers(f):
     f.add("gather_rank6", op, rand(2, 3, 2, 3, 2, 2), -3, randint(1, 2, 1, 4, 1, 2, lo=0, hi=2))
 
 
+    op = aten.take_along_dim.default
+    f.add("take_along_dim", op, rand(3, 4), torch.tensor([[2, 0], [1, 1], [3, 0]]), 1)
+    f.add("take_along_dim_broadcast", op, rand(2, 3, 4), torch.tensor([[[2], [0], [1], [2]]]).reshape(1, 4, 1), 1)
+    f.add("take_along_dim_one_row", op, rand(1, 4), torch.tensor([[2, 0], [1, 1], [3, 0]]), -1)
+    op = aten.one_hot.default
+    f.add("one_hot", op, torch.tensor([[0, 3, 1], [2, 2, 0]]), 4)
+    f.add("one_hot_0dim", op, torch.tensor(1), 3)
+
+
 def tensors(f):
     """(F22) x[ids], x[:, ids], x[ids0, ids1], negative indices, masks of a constant."""
     op, x = aten.index.Tensor, rand(4, 5, 3)

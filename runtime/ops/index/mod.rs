@@ -1,4 +1,5 @@
-//! Elements at positions that are data: reads (`embedding`, `index_select`, `gather`, `index.Tensor`) and writes
+//! Elements at positions that are data: reads (`embedding`, `index_select`, `gather`,
+//! `take_along_dim`, `index.Tensor`) and writes
 //! (`index_put`, `index_copy`, `index_add`, `index_fill`, `scatter`, `scatter_add`, `masked_scatter`).
 //!
 //! Tables of every dtype, indices of int64 or int32. Kernels check every index: they skip the access and report node
@@ -8,6 +9,7 @@
 
 mod launch;
 mod masked;
+mod one_hot;
 mod panels;
 mod read;
 mod space;
@@ -15,5 +17,6 @@ mod sum;
 mod write;
 
 pub use masked::MaskedScatter;
+pub use one_hot::OneHot;
 pub use read::IndexRead;
 pub use write::IndexWrite;

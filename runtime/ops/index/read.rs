@@ -21,6 +21,7 @@ impl Op for IndexRead {
             "aten.gather.default",
             "aten.index.Tensor",
             "aten.index_select.default",
+            "aten.take_along_dim.default",
         ]
     }
 

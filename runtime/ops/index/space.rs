@@ -35,7 +35,7 @@ pub fn table_name(base: &str) -> &'static str {
 /// When the call lacks one.
 pub fn index_operands<T>(args: &Args<T>) -> Result<Vec<&T>> {
     match args.op().base() {
-        "embedding" => Ok(vec![args.tensor("indices")?]),
+        "embedding" | "take_along_dim" => Ok(vec![args.tensor("indices")?]),
         "index" | "_unsafe_index" | "index_put" | "_unsafe_index_put" => {
             Ok(args.tensors("indices")?.iter().flatten().collect())
         }
@@ -56,6 +56,7 @@ impl Space {
             "embedding" => by_row(table, args.tensor("indices")?)?,
             "index_select" | "index_copy" | "index_add" | "index_fill" => along_dim(args, table)?,
             "gather" | "scatter" | "scatter_add" => per_element(args, table)?,
+            "take_along_dim" => per_broadcast_element(args, table)?,
             _ => by_tensors(args, table)?,
         };
         let named = shape::numel(&space.sizes)?;
@@ -221,6 +222,30 @@ fn per_element(args: &Args<Meta>, table: &Meta) -> Result<Space> {
         sizes,
         indexed: vec![dim],
         table_sizes,
+        wraps: false,
+    })
+}
+
+/// One index an element, along one dim; the other dims of table and indices broadcast.
+fn per_broadcast_element(args: &Args<Meta>, table: &Meta) -> Result<Space> {
+    let index = args.tensor("indices")?;
+    check_dtype(index, "indices")?;
+    let rank = table.sizes.len();
+    if !args.has("dim") || rank == 0 || index.sizes.len() != rank {
+        let text = format!("indices of rank {rank}, as the tensor, along a named dim are needed");
+        return Err(Error::unsupported(text).at_operand("indices"));
+    }
+    let dim = args.dim_or("dim", 0, rank)?;
+    let mut others = table.sizes.clone();
+    others[dim] = index.sizes[dim];
+    let sizes = shape::broadcast(&others, &index.sizes).map_err(|error| error.at_operand("indices"))?;
+    Ok(Space {
+        walks: (0..rank).map(|d| (d != dim && table.sizes[d] == sizes[d]).then_some(d)).collect(),
+        runs: (0..rank).map(|d| (index.sizes[d] == sizes[d]).then_some(d)).collect(),
+        sizes,
+        index_sizes: index.sizes.clone(),
+        indexed: vec![dim],
+        table_sizes: table.sizes.clone(),
         wraps: false,
     })
 }
