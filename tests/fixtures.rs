@@ -80,6 +80,7 @@ fn replay(
     Trial::test(format!("{way}::{name}::{method}"), move || {
         let program = Program::open(&archive)?;
         let references = tensors::read(&reference).map_err(|error| format!("{error:#}"))?;
+        let _turn = device::turn();
         let gpu = Gpu::from_context(device::context());
         let report = verify(&gpu, &program, &references, &options, |_, _| {})?;
         if report.ok() { Ok(()) } else { Err(format!("{:#?}", report.failures).into()) }
@@ -105,8 +106,8 @@ fn refusals() -> Vec<Trial> {
 }
 
 fn refused(archive: &std::path::Path, names: &[String]) -> Result<(), Failed> {
+    let _turn = device::turn();
     let gpu = Gpu::from_context(device::context());
-
     let error = match Program::open(archive) {
         Ok(program) => Delegate::builder(&gpu).build(&program).err().ok_or("it was built")?,
         Err(error) => error,

@@ -37,6 +37,7 @@ fn run(op: &str, args: Vec<(&str, CaseArg)>, out_sizes: &[usize]) -> Result<(), 
         refused: None,
     };
     let one_op = one_op::one_op(&case, &[Meta::new(DType::F32, out_sizes)]);
+    let _turn = device::turn();
     let mut session = Session::build(&device::context(), one_op.method, BuildOptions::default())?;
     session.run(&one_op.inputs).map(|_| ())
 }

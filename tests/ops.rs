@@ -92,6 +92,7 @@ fn any_meta() -> Vec<Meta> {
 }
 
 fn gpu(case: &Case) -> Result<(), Failed> {
+    let _turn = device::turn();
     let op = ops::find(&case.op).ok_or_else(|| format!("{} is not supported", case.op))?;
     let metas = host_args(case).try_map(|tensor| Ok(Meta::new(tensor.dtype(), tensor.sizes())))?;
     let outs = match (&case.refused, op.infer(&metas)) {

@@ -41,6 +41,7 @@ fn run_call(
         refused: None,
     };
     let one_op = one_op::one_op(&case, &[Meta::new(dtype, out_sizes)]);
+    let _turn = device::turn();
     let mut session = Session::build(&device::context(), one_op.method, BuildOptions::default())?;
     let (values, _) = session.run(&one_op.inputs)?;
     Ok(values[0].as_tensor().unwrap().to_i64s())

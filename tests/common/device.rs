@@ -1,6 +1,6 @@
 //! The device that tests run on: lavapipe unless the environment chooses, with validation on.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vkdelegate::{delegate::Context, gpu::GpuOptions};
 
@@ -14,6 +14,15 @@ pub fn context() -> Arc<Context> {
         let options = GpuOptions { validation: true, sync_validation: true, ..GpuOptions::default() };
         Context::open(options, None).unwrap_or_else(|error| panic!("no device to test on: {error}"))
     }))
+}
+
+/// A test's turn on the shared device; held until the test is done with it.
+///
+/// Validation layer 1.3.239 (Debian 12) now and then crashes when one thread destroys command buffers while another
+/// uses the device. Without the layer nothing of the kind was seen.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the validation layer has said so far. Any message is a failure.
