@@ -264,7 +264,7 @@ fn emit_softmax(
     let mut params = kernel::Params {
         rows: rows as u32,
         cols: keys as u32,
-        lanes: rows::lanes(rows, keys, false),
+        lanes: rows::lanes(cx.profile().class, rows, keys, false),
         queries: queries as u32,
         row_sizes: [1; 4],
         ..Default::default()

@@ -124,7 +124,7 @@ fn emit(cx: &mut Lowering<'_>, args: &Args<Operand>, rows: &Rows, x: &Tensor, y:
         && [x, &weight_tensor, &bias_tensor, y].into_iter().all(Tensor::starts_aligned4);
     let (width, step_elems) =
         if takes_steps_of_4 { (kernel::Width::Width4, 4) } else { (kernel::Width::Width1, 1) };
-    let lanes = rows::lanes(rows.count, rows.len / step_elems, false);
+    let lanes = rows::lanes(cx.profile().class, rows.count, rows.len / step_elems, false);
     let spec = kernel::Spec {
         round_mode: cx.round_mode(y.dtype, y.element),
         op: rows.op,

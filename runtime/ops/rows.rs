@@ -4,7 +4,10 @@
 //! `[rows, cols]`, in the order of the kept dims and of the others. This file knows no op.
 
 use super::{Lowering, Tensor, elementwise::pad};
-use crate::base::{Result, shape};
+use crate::{
+    base::{Result, shape},
+    shader::DeviceClass,
+};
 
 /// Invocations of a work group of row kernels (their header's default).
 pub const LOCAL_X: u32 = 64;
@@ -96,7 +99,11 @@ pub struct RowGrid<const TENSORS: usize> {
 
 impl<const TENSORS: usize> RowGrid<TENSORS> {
     /// The rows of `tensors` (all of the same sizes); `None` when their dims do not merge to 4 kept and 2 reduced ones.
-    pub fn new(split: &RowSplit, tensors: [&Tensor; TENSORS]) -> Option<RowGrid<TENSORS>> {
+    pub fn new(
+        class: DeviceClass,
+        split: &RowSplit,
+        tensors: [&Tensor; TENSORS],
+    ) -> Option<RowGrid<TENSORS>> {
         let sizes = &tensors.first()?.sizes;
         let merged = |dims: &[usize]| {
             let pick = |values: &[usize]| dims.iter().map(|&dim| values[dim]).collect::<Vec<usize>>();
@@ -123,20 +130,20 @@ impl<const TENSORS: usize> RowGrid<TENSORS> {
         if col_sizes.len() > 2 {
             return None;
         }
-        grid.lanes = lanes(rows, cols, grid.rows_are_adjacent());
+        grid.lanes = lanes(class, rows, cols, grid.rows_are_adjacent());
         Some(grid)
     }
 
     /// Whether kernels may read the rows of `tensors`, of which this is the grid, in steps of 4 elements: no gaps, and
     /// every row and its length at a multiple of 4. If so, the lanes are those for so many steps.
-    pub fn takes_steps_of_4(&mut self, tensors: [&Tensor; TENSORS]) -> bool {
+    pub fn takes_steps_of_4(&mut self, class: DeviceClass, tensors: [&Tensor; TENSORS]) -> bool {
         let is_multiple = |strides: &[u32]| strides.iter().all(|stride| stride % 4 == 0);
         let takes = self.inner.is_multiple_of(4)
             && tensors.iter().all(|tensor| tensor.starts_aligned4())
             && self.col_strides.iter().all(|strides| strides[1] == 1 && strides[0] % 4 == 0)
             && self.row_strides.iter().all(|strides| is_multiple(strides));
         if takes {
-            self.lanes = lanes(self.rows as usize, self.cols as usize / 4, false);
+            self.lanes = lanes(class, self.rows as usize, self.cols as usize / 4, false);
         }
         takes
     }
@@ -157,11 +164,13 @@ impl<const TENSORS: usize> RowGrid<TENSORS> {
 }
 
 /// Invocations that share a row of `steps` loads: enough to use the device, few enough to have work for each.
-/// Where rows lie side by side in memory, one invocation a row reads best, if there are rows enough.
-pub fn lanes(rows: usize, steps: usize, rows_are_adjacent: bool) -> u32 {
+/// Where rows lie side by side in memory, one invocation a row reads best, if there are rows enough; on a CPU, whose
+/// barriers cost more than a row's work, it does unless a sum of that many terms would lose precision.
+pub fn lanes(class: DeviceClass, rows: usize, steps: usize, rows_are_adjacent: bool) -> u32 {
     const ROWS_TO_SHARE_GROUPS: usize = 64;
     const ROWS_TO_GO_ALONE: usize = 256;
     match steps {
+        0..=4096 if class == DeviceClass::Cpu && rows >= ROWS_TO_SHARE_GROUPS => 1,
         0..=8 => 1,
         9..=1024 if rows_are_adjacent && rows >= ROWS_TO_GO_ALONE => 1,
         9..=16 => 8,
@@ -176,13 +185,14 @@ pub fn lanes(rows: usize, steps: usize, rows_are_adjacent: bool) -> u32 {
 /// # Errors
 /// When the copy cannot be made.
 pub fn gridded(cx: &mut Lowering<'_>, split: &RowSplit, tensor: &Tensor) -> Result<(Tensor, RowGrid<1>)> {
-    if let Some(grid) = RowGrid::new(split, [tensor]) {
+    let class = cx.profile().class;
+    if let Some(grid) = RowGrid::new(class, split, [tensor]) {
         return Ok((tensor.clone(), grid));
     }
     let (rows, cols) = (split.rows(&tensor.sizes), split.cols(&tensor.sizes));
     let copy = cx.contiguous(&split.permuted(tensor))?;
     let matrix = copy.restrided(vec![rows, cols], vec![cols, 1], 0);
-    let grid = RowGrid::new(&RowSplit::new(2, &[1]), [&matrix])
+    let grid = RowGrid::new(class, &RowSplit::new(2, &[1]), [&matrix])
         .ok_or_else(|| crate::base::Error::internal("a matrix has rows"))?;
     Ok((matrix, grid))
 }
@@ -226,8 +236,12 @@ mod tests {
 
     #[test]
     fn a_contiguous_tensor_has_two_column_dims_at_most() {
-        let grid =
-            RowGrid::new(&RowSplit::new(4, &[0, 2, 3]), [&tensor(&[2, 3, 4, 5], &[60, 20, 5, 1])]).unwrap();
+        let grid = RowGrid::new(
+            DeviceClass::Desktop,
+            &RowSplit::new(4, &[0, 2, 3]),
+            [&tensor(&[2, 3, 4, 5], &[60, 20, 5, 1])],
+        )
+        .unwrap();
         assert_eq!((grid.rows, grid.cols, grid.inner), (3, 40, 20));
         assert_eq!(grid.col_strides, [[60, 1]]);
         assert_eq!(grid.row_strides, [[0, 0, 0, 20]]);
@@ -238,7 +252,8 @@ mod tests {
         let rows = |sizes: &[usize], strides: &[usize], offset_elems: usize| {
             let tensor = tensor(sizes, strides).restrided(sizes.to_vec(), strides.to_vec(), offset_elems);
             let split = RowSplit::new(sizes.len(), &[sizes.len() - 1]);
-            RowGrid::new(&split, [&tensor]).unwrap().takes_steps_of_4([&tensor])
+            let class = DeviceClass::Desktop;
+            RowGrid::new(class, &split, [&tensor]).unwrap().takes_steps_of_4(class, [&tensor])
         };
         assert!(rows(&[3, 8], &[8, 1], 4));
         assert!(rows(&[3, 8], &[12, 1], 0));

@@ -63,11 +63,11 @@ impl Op for Scan {
             return Ok(vec![y]);
         }
         let split = split(args, x.sizes.len())?;
-        let grid = match RowGrid::new(&split, [&x, &y]) {
+        let grid = match RowGrid::new(cx.profile().class, &split, [&x, &y]) {
             Some(grid) => grid,
             None => {
                 x = cx.contiguous(&x)?;
-                RowGrid::new(&split, [&x, &y])
+                RowGrid::new(cx.profile().class, &split, [&x, &y])
                     .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
             }
         };

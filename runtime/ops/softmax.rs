@@ -72,16 +72,19 @@ impl Op for Softmax {
             return Ok(vec![y]);
         }
         let split = RowSplit::new(x.sizes.len(), &dims(args, x.sizes.len())?);
-        let mut grid = match RowGrid::new(&split, [&x, &y]) {
+        let mut grid = match RowGrid::new(cx.profile().class, &split, [&x, &y]) {
             Some(grid) => grid,
             None => {
                 x = cx.contiguous(&x)?;
-                RowGrid::new(&split, [&x, &y])
+                RowGrid::new(cx.profile().class, &split, [&x, &y])
                     .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
             }
         };
-        let width =
-            if grid.takes_steps_of_4([&x, &y]) { kernel::Width::Width4 } else { kernel::Width::Width1 };
+        let width = if grid.takes_steps_of_4(cx.profile().class, [&x, &y]) {
+            kernel::Width::Width4
+        } else {
+            kernel::Width::Width1
+        };
         let axes = kernel::Axes { dtype: float_axis!(softmax, x.element)?, width };
         let spec = kernel::Spec {
             round_mode: cx.round_mode(y.dtype, y.element),

@@ -81,11 +81,11 @@ impl Op for Sort {
             None => (cx.alloc_as(x.dtype, x.element, &outs[0].sizes)?, first),
         };
         if indices.numel() > 0 {
-            let grid = match call.grid(&x, &indices) {
+            let grid = match call.grid(cx, &x, &indices) {
                 Some(grid) => grid,
                 None => {
                     x = cx.contiguous(&x)?;
-                    call.grid(&x, &indices)
+                    call.grid(cx, &x, &indices)
                         .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
                 }
             };
@@ -129,8 +129,12 @@ impl Call {
     }
 
     /// Rows of `x` and of the results, which differ in the size of the sorted dim only.
-    fn grid(&self, x: &Tensor, results: &Tensor) -> Option<RowGrid<2>> {
-        RowGrid::new(&self.split, [x, &results.restrided(x.sizes.clone(), results.strides.clone(), 0)])
+    fn grid(&self, cx: &Lowering<'_>, x: &Tensor, results: &Tensor) -> Option<RowGrid<2>> {
+        RowGrid::new(
+            cx.profile().class,
+            &self.split,
+            [x, &results.restrided(x.sizes.clone(), results.strides.clone(), 0)],
+        )
     }
 }
 

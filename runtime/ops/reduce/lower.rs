@@ -52,8 +52,11 @@ fn emit_float(
     y: &Tensor,
 ) -> Result<()> {
     let (x, mut grid) = rows::gridded(cx, split, x)?;
-    let width =
-        if grid.takes_steps_of_4([&x]) { reduce_float::Width::Width4 } else { reduce_float::Width::Width1 };
+    let width = if grid.takes_steps_of_4(cx.profile().class, [&x]) {
+        reduce_float::Width::Width4
+    } else {
+        reduce_float::Width::Width1
+    };
     let spec = reduce_float::Spec {
         round_mode: cx.round_mode(y.dtype, y.element),
         op: float_op(function)?,
