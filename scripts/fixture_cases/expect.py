@@ -8,6 +8,8 @@ from torch.export.graph_signature import InputKind
 QUANT = {"quantize_per_tensor", "quantize_per_channel", "quantize_per_channel_group", "quantize_per_token",
          "quantize_affine"}
 
+VIEWS = {"permute", "select", "slice", "t", "transpose", "view"}
+
 
 def base_name(node):
     """mm of aten.mm.default; the name of a Python function (operator.getitem)."""
@@ -16,9 +18,21 @@ def base_name(node):
     return node.target.__name__
 
 
+def is_written(node, program):
+    """Whether an op of the training IR writes to the placeholder, through views too."""
+    def root(value):
+        while value.op == "call_function" and (base_name(value) in VIEWS or base_name(value).endswith("_")):
+            value = value.args[0]
+        return value
+    return any(root(n) is node for n in program.graph.nodes
+               if n.op == "call_function" and base_name(n).endswith("_") and base_name(n) != "detach_")
+
+
 def is_constant(node, program, loose):
     signature = program.graph_signature
     if node.op == "placeholder":
+        if is_written(node, program):
+            return False
         spec = next(s for s in signature.input_specs if s.arg.name == node.name)
         if spec.kind == InputKind.BUFFER:
             return spec.target not in set(signature.buffers_to_mutate.values())
@@ -45,11 +59,17 @@ def becomes_linear(node, program, loose):
     return plain and bias_fits and weight.op != "placeholder"
 
 
+def name_after_rewrite(node, program, loose):
+    if base_name(node) == "linear" and not is_constant(node.args[1], program, loose):
+        return "addmm" if len(node.args) > 2 else "mm"
+    return "linear" if becomes_linear(node, program, loose) else base_name(node)
+
+
 def counts_after_rewrite(program, loose):
     counts = {}
     for node in program.graph.nodes:
         if node.op == "call_function":
-            name = "linear" if becomes_linear(node, program, loose) else base_name(node)
+            name = name_after_rewrite(node, program, loose)
             counts[name] = counts.get(name, 0) + 1
     return counts
 

@@ -245,3 +245,34 @@ class Powers(nn.Module):
 def written_out_norms(rng):
     return one(Powers(), [(rng.randn(3, 128),)],
                "variance as pow(x - mean, 2): negative bases; softmax of large logits", {})
+
+
+class TrainedWeight(nn.Module):
+    """A state of every kind, written in place: whole, through views, by index, and behind a product."""
+
+    def __init__(self, rng, n, k):
+        super().__init__()
+        self.register_buffer("w", rng.randn(n, k, scale=.2))
+        self.register_buffer("cache", torch.zeros(6, n))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.lin = rng.linear(n, n)
+
+    def forward(self, x, where):
+        y = F.linear(x, self.w)                      # the value before the update
+        self.w.add_(torch.tanh(y).t() @ x, alpha=0.01)
+        self.w[1:3].t().mul_(0.9)
+        z = F.relu(self.lin(F.linear(x, self.w)), inplace=True)
+        self.cache[:, 0].zero_()
+        self.cache[1:3] = z[:2]
+        self.cache[where] = z[2:]
+        self.calls += 1
+        offsets = torch.tensor([1.0, 2.0, 3.0])
+        offsets.mul_(2)
+        return y, z, self.cache.sum(0), self.w[0], offsets + self.calls
+
+
+@case
+def in_place_training_ir(rng, m=4, k=16, n=12):
+    return one(TrainedWeight(rng, n, k), [(rng.randn(m, k), torch.tensor(at)) for at in ([0, 3], [5, 4], [3, 2], [0, 1])],
+               "in-place ops on buffers, through views too: the written weight stays out of linear, before and after "
+               "its update", dict(linear=1, mm=2, addmm=0), decompose=False, tags=["training_ir"], stateful=True)
