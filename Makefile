@@ -26,9 +26,10 @@ test-ssbo: ## all tests with descriptors only, which synchronization validation 
 	@scripts/setup.sh tests
 	@VKDELEGATE_ACCESS=ssbo scripts/env.sh lavapipe $(CARGO) test $(ARGS)
 
-test-swiftshader: ## device, kernel and fixture tests on SwiftShader, the minimum Vulkan device
+test-swiftshader: ## device, kernel and float32 fixture tests on SwiftShader, the minimum Vulkan device
 	@scripts/setup.sh tests
-	@scripts/env.sh swiftshader $(CARGO) test --test gpu --test kernels --test fixtures $(ARGS)
+	@scripts/env.sh swiftshader $(CARGO) test --test gpu --test kernels $(ARGS)
+	@scripts/env.sh swiftshader $(CARGO) test --test fixtures $(ARGS) -- f32::
 
 lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build
