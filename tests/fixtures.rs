@@ -22,6 +22,9 @@ use vkdelegate::{
 /// Both tolerances of float32 programs that run in half precision.
 const F16_TOLERANCE: f64 = 2e-2;
 
+/// Softmax of logits around 300, which half precision holds to 1/8: a probability may be off by an eighth of itself.
+const ILL_CONDITIONED_IN_F16: (&str, f64) = ("written_out_norms", 0.125);
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = refusals();
@@ -58,7 +61,9 @@ fn replays(name: &str, case: &Json) -> Vec<Trial> {
         let tolerances = (case["rtol"].as_f64().unwrap(), case["atol"].as_f64().unwrap());
         trials.push(replay("f32", name, case, method, Precision::F32, tolerances));
         if !halves {
-            let tolerances = (F16_TOLERANCE, F16_TOLERANCE);
+            let (ill_conditioned, tolerance) = ILL_CONDITIONED_IN_F16;
+            let tolerance = if name == ill_conditioned { tolerance } else { F16_TOLERANCE };
+            let tolerances = (tolerance, tolerance);
             trials.push(replay("f16", name, case, method, Precision::F16, tolerances));
         }
     }

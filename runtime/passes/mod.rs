@@ -55,7 +55,7 @@ impl Optimised {
 /// Runs every pass over a copy of `method`. Payloads are read only where an expression of constants is evaluated.
 ///
 /// # Errors
-/// A graph that breaks the rules of the IR. What cannot run is not an error here: [`check`](crate::plan::check) finds it.
+/// A graph that breaks the rules of the IR. What cannot run is not an error here: the check before planning finds it.
 pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     let mut method = method.clone();
     let graph = &mut method.graph;

@@ -1,7 +1,7 @@
 //! Plans: all that the GPU will do for one method at one set of concrete shapes, made without a device.
 //!
 //! A plan is data: dispatches, where every storage lies, which dispatches wait for earlier ones, what goes in and
-//! comes out. [`Plan`]'s `Display` prints it; [`verify`] recomputes its hazards from byte ranges.
+//! comes out. [`Plan`]'s `Display` prints it; `verify` recomputes its hazards from byte ranges.
 
 mod arena;
 mod barriers;

@@ -15,6 +15,8 @@ pub use profile::{DeviceClass, DeviceProfile};
 use std::fmt;
 
 /// Generated from `shaders/index/`: one module per template, and the table of all templates.
+// Headers of templates write `x[i]` for elements, which rustdoc takes for links.
+#[allow(rustdoc::broken_intra_doc_links)]
 pub mod kernels {
     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 }
