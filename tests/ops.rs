@@ -6,15 +6,14 @@
 mod common;
 
 use common::{
-    cases::{self, Case, CaseArg},
+    cases::{self, Case},
     device, one_op,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Session},
-    ir::OpName,
-    ops::{self, ArgValue, Args, Meta},
+    ops::{self, Meta},
 };
 
 fn main() {
@@ -38,29 +37,9 @@ fn main() {
     conclusion.exit();
 }
 
-fn host_args(case: &Case) -> Args<HostTensor> {
-    let items = case.args.iter().map(|(name, arg)| {
-        let value = match arg.clone() {
-            CaseArg::None => ArgValue::None,
-            CaseArg::Tensor(tensor) => ArgValue::Tensor(tensor.tensor),
-            CaseArg::Tensors(tensors) => ArgValue::Tensors(
-                tensors.into_iter().map(|tensor| tensor.map(|tensor| tensor.tensor)).collect(),
-            ),
-            CaseArg::Scalar(scalar) => ArgValue::Scalar(scalar),
-            CaseArg::Ints(items) => ArgValue::Ints(items),
-            CaseArg::Floats(items) => ArgValue::Floats(items),
-            CaseArg::Bools(items) => ArgValue::Bools(items),
-            CaseArg::Str(text) => ArgValue::Str(text),
-            CaseArg::DType(dtype) => ArgValue::DType(dtype),
-        };
-        (name.clone(), value)
-    });
-    Args::new(OpName::new(&case.op), items.collect())
-}
-
 fn eval(case: &Case) -> Result<(), Failed> {
     let op = ops::find(&case.op).ok_or_else(|| format!("{} is not supported", case.op))?;
-    let args = host_args(case);
+    let args = cases::host_args(case);
     let metas = args.try_map(|tensor| Ok(Meta::new(tensor.dtype(), tensor.sizes())))?;
     let inferred = op.infer(&metas);
     if let Some(reason) = &case.refused {
@@ -94,7 +73,7 @@ fn any_meta() -> Vec<Meta> {
 fn gpu(case: &Case) -> Result<(), Failed> {
     let _turn = device::turn();
     let op = ops::find(&case.op).ok_or_else(|| format!("{} is not supported", case.op))?;
-    let metas = host_args(case).try_map(|tensor| Ok(Meta::new(tensor.dtype(), tensor.sizes())))?;
+    let metas = cases::host_args(case).try_map(|tensor| Ok(Meta::new(tensor.dtype(), tensor.sizes())))?;
     let outs = match (&case.refused, op.infer(&metas)) {
         (Some(_), outs) => outs.unwrap_or_else(|_| any_meta()),
         (None, outs) => outs?,

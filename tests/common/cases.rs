@@ -3,7 +3,11 @@
 use std::path::Path;
 
 use serde_json::Value as Json;
-use vkdelegate::base::{DType, HostTensor, Scalar};
+use vkdelegate::{
+    base::{DType, HostTensor, Scalar},
+    ir::OpName,
+    ops::{ArgValue, Args},
+};
 
 /// A tensor operand of a case.
 #[derive(Clone, Debug)]
@@ -168,6 +172,27 @@ fn output(json: &Json) -> CaseOutput {
             weighted_sum: json.get("weighted_sum").map(number),
         }
     }
+}
+
+/// The arguments of the call, as `eval` takes them.
+pub fn host_args(case: &Case) -> Args<HostTensor> {
+    let items = case.args.iter().map(|(name, arg)| {
+        let value = match arg.clone() {
+            CaseArg::None => ArgValue::None,
+            CaseArg::Tensor(tensor) => ArgValue::Tensor(tensor.tensor),
+            CaseArg::Tensors(tensors) => ArgValue::Tensors(
+                tensors.into_iter().map(|tensor| tensor.map(|tensor| tensor.tensor)).collect(),
+            ),
+            CaseArg::Scalar(scalar) => ArgValue::Scalar(scalar),
+            CaseArg::Ints(items) => ArgValue::Ints(items),
+            CaseArg::Floats(items) => ArgValue::Floats(items),
+            CaseArg::Bools(items) => ArgValue::Bools(items),
+            CaseArg::Str(text) => ArgValue::Str(text),
+            CaseArg::DType(dtype) => ArgValue::DType(dtype),
+        };
+        (name.clone(), value)
+    });
+    Args::new(OpName::new(&case.op), items.collect())
 }
 
 /// `Ok` when `got` is what the case expects, else a text that names the first difference.

@@ -12,7 +12,7 @@ use vkdelegate::{
 use crate::support::*;
 
 /// `x = x * 1.0001 + 1`, over and over.
-fn chain(steps: usize) -> String {
+pub fn chain(steps: usize) -> String {
     let mut text = "graph chain\ninput %x0: float32[1000]\n".to_string();
     for step in 0..steps {
         let next = step + 1;
@@ -23,7 +23,7 @@ fn chain(steps: usize) -> String {
 }
 
 /// Two branches of three steps; each frees memory that the other can take.
-const DIAMOND: &str = "graph diamond
+pub const DIAMOND: &str = "graph diamond
 input %x: float32[64, 64]
 %a1: float32[64, 64] = aten.mul.Tensor(self=%x, other=0.5)
 %a2: float32[64, 64] = aten._softmax.default(self=%a1, dim=1, half_to_float=false)

@@ -12,7 +12,7 @@ use vkdelegate::{
 use crate::{common::reference, support::*};
 
 /// Writes row `position` of a cache of 4 rows, and gives the sum over all rows.
-const CACHE: &str = "graph cache
+pub const CACHE: &str = "graph cache
 input %cache: float32[4, 3] = buffer \"cache\"
 input %row: float32[1, 3]
 input %position: int64[1]
@@ -156,7 +156,7 @@ fn a_slice_is_written_up_to_the_last_position_and_not_past_it() {
 }
 
 /// Programs whose states may or may not be written in place, and how the plan says it is done.
-fn writers() -> [(&'static str, String, &'static [bool]); 7] {
+pub fn writers() -> [(&'static str, String, &'static [bool]); 7] {
     let state = |name: &str| format!("input %{name}: float32[6, 6] = buffer \"{name}\"\n");
     let x = "input %x: float32[6, 6]\n";
     let a = state("a");
