@@ -32,6 +32,12 @@ impl AbsoluteRange {
         (region.len_bytes > 0).then_some(AbsoluteRange { buffer, start, end: start + region.len_bytes })
     }
 
+    /// What a descriptor of the range covers, which starts at a multiple of `alignment_bytes`.
+    fn bound(&self, alignment_bytes: u64) -> AbsoluteRange {
+        let start = self.start - self.start % alignment_bytes.max(1);
+        AbsoluteRange { start, end: self.end.next_multiple_of(4), ..*self }
+    }
+
     /// Whether the two share a byte.
     pub fn overlaps(&self, other: &AbsoluteRange) -> bool {
         self.buffer == other.buffer && self.start < other.end && other.start < self.end
@@ -40,15 +46,30 @@ impl AbsoluteRange {
 
 /// For each dispatch, whether it must wait for all before it. Status words are written by atomics only, in any
 /// order, so they are no hazard.
-pub fn barriers(dispatches: &[Dispatch], storages: &[Storage], places: &[Place]) -> Vec<bool> {
+///
+/// A read and a write conflict when the descriptors that reach them do, which begin at multiples of `alignment_bytes`:
+/// that is what the validation layer holds us to. Writes conflict only where they share a byte, so that the parts of a
+/// join are written side by side.
+pub fn barriers(
+    dispatches: &[Dispatch],
+    storages: &[Storage],
+    places: &[Place],
+    alignment_bytes: u64,
+) -> Vec<bool> {
+    let conflict = |(range, writes): &(AbsoluteRange, bool), (earlier, wrote): &(AbsoluteRange, bool)| match (
+        writes, wrote,
+    ) {
+        (false, false) => false,
+        (true, true) => range.overlaps(earlier),
+        _ => range.bound(alignment_bytes).overlaps(&earlier.bound(alignment_bytes)),
+    };
     let mut since_barrier: Vec<(AbsoluteRange, bool)> = Vec::new();
     dispatches
         .iter()
         .map(|dispatch| {
             let ranges = accesses(dispatch, storages, places);
-            let hazard = ranges.iter().any(|(range, writes)| {
-                since_barrier.iter().any(|(earlier, wrote)| (*writes || *wrote) && range.overlaps(earlier))
-            });
+            let hazard =
+                ranges.iter().any(|mine| since_barrier.iter().any(|earlier| conflict(mine, earlier)));
             if hazard {
                 since_barrier.clear();
             }
@@ -72,4 +93,38 @@ pub fn accesses(dispatch: &Dispatch, storages: &[Storage], places: &[Place]) -> 
             Some((AbsoluteRange::of(&operand.region, storages, places)?, operand.access.writes()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shader::{KernelRef, Operand, OperandAccess, StorageId, TemplateId};
+
+    fn touching(offset_bytes: u64, len_bytes: u64, access: OperandAccess) -> Dispatch {
+        let region = Region { storage: StorageId(0), offset_bytes, len_bytes, element_bytes: 4 };
+        Dispatch {
+            kernel: KernelRef { template: TemplateId(0), variant: 0 },
+            operands: vec![Operand { region, access }],
+            params: Vec::new(),
+            spec: Vec::new(),
+            groups: [1; 3],
+            label: String::new(),
+        }
+    }
+
+    #[test]
+    fn reads_and_writes_wait_where_their_descriptors_meet() {
+        use OperandAccess::{Read, Write};
+        let storages = [Storage { kind: StorageKind::Arena, len_bytes: 256, name: "x".into() }];
+        let places = [Place::Arena { buffer: 0, offset_bytes: 0 }];
+        let waits = |first: (u64, u64, OperandAccess), second: (u64, u64, OperandAccess)| {
+            let dispatches = [first, second].map(|(at, len, access)| touching(at, len, access));
+            barriers(&dispatches, &storages, &places, 64)[1]
+        };
+        assert!(waits((0, 8, Write), (4, 8, Read)));
+        assert!(waits((12, 8, Read), (0, 8, Write)), "a descriptor of the read starts at 0");
+        assert!(!waits((12, 8, Write), (0, 12, Write)), "parts of a join");
+        assert!(!waits((64, 8, Read), (0, 64, Write)));
+        assert!(!waits((0, 8, Read), (0, 8, Read)));
+    }
 }

@@ -276,7 +276,8 @@ impl<'a> Planner<'a> {
         let read_back: Vec<StorageId> = plan.read_back().map(|tensor| tensor.storage).collect();
         dead::remove(&mut plan.dispatches, &plan.storages, &read_back);
         place_storages(&mut plan, &self.options.profile);
-        plan.barriers = barriers::barriers(&plan.dispatches, &plan.storages, &plan.places);
+        let alignment_bytes = self.options.profile.storage_offset_alignment_bytes;
+        plan.barriers = barriers::barriers(&plan.dispatches, &plan.storages, &plan.places, alignment_bytes);
         Ok(plan)
     }
 

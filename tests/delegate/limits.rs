@@ -78,7 +78,7 @@ fn with_alignment(bytes: u64) -> CapsOverride {
 /// The binding code refuses an offset that is no multiple of the limit, so a wrong one is a failure here.
 #[test]
 fn operands_start_anywhere_under_any_alignment() {
-    for (alignment_bytes, offset_elems, per_target) in [(16, 3, 1), (64, 3, 20), (256, 1, 2)] {
+    for (alignment_bytes, offset_elems, per_target) in [(16, 3, 1), (64, 3, 3), (256, 1, 1)] {
         let options = GpuOptions { overrides: with_alignment(alignment_bytes), ..validated() };
         with_context(options, Access::Ssbo, |context| {
             assert_eq!(context.profile().storage_offset_alignment_bytes, alignment_bytes);
@@ -91,7 +91,7 @@ fn operands_start_anywhere_under_any_alignment() {
 #[test]
 fn operands_start_anywhere_for_each_access() {
     on_each_access(|context| {
-        let (ran, refused) = run_cases(context, 2, 1);
+        let (ran, refused) = run_cases(context, 1, 1);
         assert!(ran > 150 && refused.is_empty(), "{ran}, {refused:?}");
     });
 }
@@ -100,8 +100,8 @@ fn operands_start_anywhere_for_each_access() {
 fn every_op_works_on_the_least_device_or_names_the_limit() {
     let options = GpuOptions { overrides: CapsOverride::spec_minimum(), ..validated() };
     with_context(options, Access::Ssbo, |context| {
-        let (ran, refused) = run_cases(context, 5, 0);
-        assert!(ran > 500 && refused.is_empty(), "{ran}, {refused:?}");
+        let (ran, refused) = run_cases(context, 3, 0);
+        assert!(ran > 400 && refused.is_empty(), "{ran}, {refused:?}");
     });
 }
 
