@@ -105,10 +105,20 @@ impl DelegateBuilder {
             None => program.only_method()?,
         };
         check_pins(method, &self.options)?;
-        let (method, facts) = report::prepare(method)?;
+        let (method, mut facts) = report::prepare(method)?;
+        if self.options.precision == Precision::F16 && !has_half_storage(&self.gpu) {
+            facts.warnings.push(
+                "the device cannot store half precision: values are rounded to it and take 32 bits"
+                    .to_string(),
+            );
+        }
         let session = Session::build(self.gpu.context(), method, self.options)?;
         Ok(Delegate { gpu: self.gpu, session, report: facts })
     }
+}
+
+fn has_half_storage(gpu: &Gpu) -> bool {
+    gpu.info().caps.features.storage_16bit
 }
 
 /// A pin that names no node is a slip that would cost accuracy without a word.
