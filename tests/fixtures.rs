@@ -29,9 +29,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = refusals();
     for (name, case) in json("manifest.json")["cases"].as_object().unwrap() {
-        if !has_tag(case, "quant") {
-            trials.extend(replays(name, case));
-        }
+        trials.extend(replays(name, case));
     }
     let lists = arguments.list;
     let conclusion = libtest_mimic::run(&arguments, trials);

@@ -41,10 +41,6 @@ fn every_fixture_has_the_counts_of_the_manifest() {
     let mut wrong = Vec::new();
     let mut checked = 0;
     for (name, case) in manifest["cases"].as_object().unwrap() {
-        // Quantised weights become linear with the quantised kernels.
-        if case["tags"].as_array().unwrap().iter().any(|tag| tag == "quant") {
-            continue;
-        }
         let program = import::open(&fixtures().join(case["archive"].as_str().unwrap())).unwrap();
         for method in &program.methods {
             let optimised = passes::optimise(method, &passes::Options::default()).unwrap();

@@ -59,6 +59,9 @@ pub fn to_host(tensor: &Tensor, bytes: &[u8]) -> Result<HostTensor> {
         (Element::F32, DType::BF16) => {
             words().flat_map(|word| bf16::from_f32(f32::from_le_bytes(word)).to_le_bytes()).collect()
         }
+        (Element::F32, DType::F64) => {
+            words().flat_map(|word| f64::from(f32::from_le_bytes(word)).to_le_bytes()).collect()
+        }
         (Element::F16, DType::F32) => halves().flat_map(|half| half.to_f32().to_le_bytes()).collect(),
         (Element::I32, DType::I64) => {
             words().flat_map(|word| i64::from(i32::from_le_bytes(word)).to_le_bytes()).collect()

@@ -81,7 +81,7 @@ fn as_matrices(tensor: &Tensor) -> Tensor {
 }
 
 /// `[n, k]` as `[k, n]`.
-fn transposed(values: &[f64], n: usize, k: usize) -> Vec<f64> {
+pub(super) fn transposed(values: &[f64], n: usize, k: usize) -> Vec<f64> {
     let mut out = vec![0.0; values.len()];
     for row in 0..n {
         for column in 0..k {

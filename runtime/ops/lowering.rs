@@ -289,14 +289,22 @@ impl<'p> Lowering<'p> {
     /// # Errors
     /// When kernels could not address it, or no buffer could hold it.
     pub fn packed(&mut self, constant: &TensorRef, packing: Packing) -> Result<Tensor> {
+        let element = self.element_of(constant.dtype());
+        let rounds_to_f16 = self.round_mode(constant.dtype(), element) == round_mode::F16;
+        self.prepacked(Prepack::new(constant.clone(), packing, element, rounds_to_f16))
+    }
+
+    /// As [`Lowering::packed`], with elements of the kind `element` whatever the precision of the node.
+    ///
+    /// # Errors
+    /// As [`Lowering::packed`].
+    pub fn packed_as(&mut self, constant: &TensorRef, packing: Packing, element: Element) -> Result<Tensor> {
+        self.prepacked(Prepack::new(constant.clone(), packing, element, false))
+    }
+
+    fn prepacked(&mut self, prepack: Prepack) -> Result<Tensor> {
+        let (constant, element) = (prepack.constant().clone(), prepack.element());
         let dtype = constant.dtype();
-        let element = self.element_of(dtype);
-        let prepack = Prepack::new(
-            constant.clone(),
-            packing,
-            element,
-            self.round_mode(dtype, element) == round_mode::F16,
-        );
         let len_bytes = prepack.len_bytes()?;
         self.check_size(&[len_bytes / element.size_bytes()], element)?;
         let key = prepack.key();

@@ -1,8 +1,9 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, index, join, linear,
-    matmul, norm, pool, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
+    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, index, int8pack,
+    join, linear, matmul, norm, pool, quantize, rearrange, reduce, resize, scan, softmax, sort, ternary,
+    triangle, unary, view,
 };
 
 /// Every op family.
@@ -23,12 +24,17 @@ pub static OPS: &[&dyn Op] = &[
     &index::IndexWrite,
     &index::MaskedScatter,
     &index::OneHot,
+    &int8pack::Int8Pack,
     &join::Join,
     &linear::Linear,
     &matmul::Matmul,
     &norm::Norm,
     &pool::AvgPool,
     &pool::MaxPool,
+    &quantize::ChooseQparams,
+    &quantize::Dequantize,
+    &quantize::FakeQuantize,
+    &quantize::Quantize,
     &rearrange::Rearrange,
     &reduce::Reduce,
     &resize::Resize,

@@ -184,15 +184,18 @@ class Family:
         self.lines = []
         self.seen = set()
 
-    def add(self, name, op, *args, exact=None, tol=None, sampled=False, keep=None, **kwargs):
+    def add(self, name, op, *args, exact=None, tol=None, sampled=False, keep=None, dtypes=None, **kwargs):
         """One call of `op`. `tol` is (rtol, atol, why); `exact` asks for equality; `keep` lists the outputs that
-        count (others are placeholders whose content no program may use)."""
+        count (others are placeholders whose content no program may use); `dtypes` are those that an exported program
+        declares for the outputs, where eager PyTorch gives others."""
         head = self._head(name, op, args, kwargs)
         with torch.no_grad():
             result = op(*plain(args), **{k: plain(v) for k, v in kwargs.items()})
         outputs = list(result) if isinstance(result, (list, tuple)) else [result]
         if keep is not None:
             outputs = [o if i in keep else None for i, o in enumerate(outputs)]
+        if dtypes is not None:
+            outputs = [o.to(dtype) for o, dtype in zip(outputs, dtypes, strict=True)]
         texts = ["null" if o is None else output_text(o, sampled) for o in outputs]
         if op._schema.returns and "List" in str(op._schema.returns[0].type):
             head += ',"returns":"list"'
@@ -204,7 +207,7 @@ class Family:
         head = self._head(name, op, args, kwargs)
         try:
             op(*plain(args), **{k: plain(v) for k, v in kwargs.items()})
-        except (RuntimeError, IndexError, ValueError, TypeError):
+        except (RuntimeError, IndexError, ValueError, TypeError, AssertionError):
             self._push(f'{head},"refused":{json.dumps(why)}')
             return
         raise AssertionError(f"{self.name}/{name}: PyTorch accepts this call")

@@ -5,6 +5,8 @@
 //! | `mm`, `bmm`, `mv`, `dot`, `matmul` | `a b`; `matmul` takes any ranks from 1 and broadcasts the leading dims |
 //! | `addmm`, `baddbmm` | `beta bias + alpha a b`; the bias broadcasts, and with `beta = 0` its values do not count |
 //!
+//! `_int_mm` multiplies `int8` matrices to `int32`, exactly.
+//!
 //! Floats of one dtype, with sums in 32 bits on the device. Products of integers wrap as in PyTorch, and `int64`
 //! ones that leave 32 bits on the device are reported; `addmm` and `baddbmm` take floats only. A constant on the
 //! right is used as it is: that a product with one becomes `linear` is the rewrite's to decide.
@@ -24,6 +26,7 @@ use crate::base::{DType, Error, HostTensor, Result, shape};
 pub struct Matmul;
 
 const TARGETS: &[&str] = &[
+    "aten._int_mm.default",
     "aten.addmm.default",
     "aten.baddbmm.default",
     "aten.bmm.default",
@@ -49,7 +52,7 @@ impl Member {
             "aten.baddbmm.default" => member("batch1", "batch2", [3, 3], true),
             "aten.bmm.default" => member("self", "mat2", [3, 3], false),
             "aten.dot.default" => member("self", "tensor", [1, 1], false),
-            "aten.mm.default" => member("self", "mat2", [2, 2], false),
+            "aten._int_mm.default" | "aten.mm.default" => member("self", "mat2", [2, 2], false),
             "aten.mv.default" => member("self", "vec", [2, 1], false),
             _ => member("self", "other", [0, 0], false),
         }
@@ -130,7 +133,15 @@ impl Op for Matmul {
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
         let member = Member::of(args.op().as_str());
         let (a, b) = (args.tensor(member.a)?, args.tensor(member.b)?);
-        if a.dtype.is_int() && a.dtype == b.dtype && !member.has_bias {
+        let widens = args.op().base() == "_int_mm";
+        if widens {
+            for (name, meta) in [(member.a, a), (member.b, b)] {
+                if meta.dtype != DType::I8 {
+                    let text = format!("is {}; _int_mm takes int8", meta.dtype);
+                    return Err(Error::invalid_graph(text).at_operand(name));
+                }
+            }
+        } else if a.dtype.is_int() && a.dtype == b.dtype && !member.has_bias {
             // Integers are exact; nothing more to check.
         } else {
             check_floats(a.dtype, b.dtype).map_err(|error| error.at_operand(member.b))?;
@@ -150,7 +161,7 @@ impl Op for Matmul {
             let bias = args.tensor("self")?;
             check_bias(bias, a.dtype, &form).map_err(|error| error.at_operand("self"))?;
         }
-        Ok(vec![Meta::new(a.dtype, form.out_sizes)])
+        Ok(vec![Meta::new(if widens { DType::I32 } else { a.dtype }, form.out_sizes)])
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
