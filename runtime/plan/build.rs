@@ -126,9 +126,18 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Whether some node quantises `value`, or chooses a scale for it: half the bits would give other codes.
+    fn is_quantised(&self, value: ValueId) -> bool {
+        self.graph.nodes().any(|(_, node)| {
+            let quantises =
+                effect_of(node) == Effect::Quantize || node.op.base().starts_with("choose_qparams");
+            quantises && node.args.iter().any(|(_, arg)| arg.as_value() == Some(value))
+        })
+    }
+
     fn user_input(&mut self, value: ValueId, index: usize, meta: &InputMeta) -> Result<Resolved<Operand>> {
         let name = self.graph.value_name(value);
-        self.cx.begin_node(0, &name, false, None);
+        self.cx.begin_node(0, &name, self.is_quantised(value), None);
         Ok(match meta {
             InputMeta::Tensor(dtype, sizes) => {
                 let tensor =

@@ -3,7 +3,7 @@
 //!
 //! Both ends of the data are taken to span 0. Where the program says float64 for a scale, the device holds float32.
 
-use super::call::affine_blocks;
+use super::{call::affine_blocks, lower::as_stored};
 use crate::{
     base::{DType, Error, HostTensor, Result, shape},
     ops::{
@@ -203,7 +203,7 @@ impl Op for ChooseQparams {
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
         let call = Call::of(args)?;
-        let x = cx.live(call.x)?;
+        let x = as_stored(cx, call.x)?;
         let x = match x.viewed(&call.grouped) {
             Some(view) => view,
             None => {

@@ -47,7 +47,7 @@ impl Op for FakeQuantize {
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
         let call = Call::of(args)?;
         let params = lower::Params::of(cx, &call)?;
-        let x = cx.live(call.x)?;
+        let x = lower::as_stored(cx, call.x)?;
         let y = cx.output(&outs[0])?;
         let codes = cx.alloc(DType::I32, &y.sizes)?;
         let range = call.range(DType::I32)?;

@@ -44,6 +44,17 @@ impl Params {
     }
 }
 
+/// `operand` as it is in memory: what is quantised is not rounded to half before.
+///
+/// # Errors
+/// When a constant is too large.
+pub fn as_stored(cx: &mut Lowering<'_>, operand: &Operand) -> Result<Tensor> {
+    match operand {
+        Operand::Constant(_) => float32(cx, operand),
+        Operand::Live(tensor) => Ok(tensor.clone()),
+    }
+}
+
 /// `operand` with elements of 32-bit floats, whatever the precision of the node: half a scale's bits are not enough.
 ///
 /// # Errors

@@ -62,7 +62,7 @@ impl Op for Quantize {
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
         let call = Call::of(args)?;
         let params = lower::Params::of(cx, &call)?;
-        let x = cx.live(call.x)?;
+        let x = lower::as_stored(cx, call.x)?;
         let y = cx.output(&outs[0])?;
         lower::quantize(cx, &call, &params, &x, &y, call.range(outs[0].dtype)?, false)?;
         Ok(vec![y])
