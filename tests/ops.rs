@@ -13,9 +13,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Session},
-    ops::{self, Meta},
     ir::OpName,
     ops::{self, ArgValue, Args, Meta},
+    ops::{self, Meta},
     passes,
 };
 

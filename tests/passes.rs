@@ -5,7 +5,6 @@
 //! in-place ops as PyTorch has them. A graph that has ops which
 //! cannot run says `# not run` in a comment, one whose in-place ops must stay `# refused`. `UPDATE=1 cargo test --test passes` writes the lower part.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

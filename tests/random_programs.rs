@@ -3,7 +3,6 @@
 //! A program is grown from a list of numbers, each of which picks an op or an operand; a call that the op refuses is
 //! left out. So programs shrink with the list. `PROPTEST_CASES=2000 cargo test --test random_programs` is the long run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
