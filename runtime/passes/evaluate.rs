@@ -60,9 +60,8 @@ impl<'a> Evaluator<'a> {
         let (nodes, leaf_bytes) = self.cone(value)?;
         let most = self.limits.growth.saturating_mul(leaf_bytes).max(self.limits.min_bytes);
         let most = if is_prepacked { most.max(self.limits.prepack_bytes) } else { most };
-        for &id in &nodes {
-            self.check_node(id, most)?;
-        }
+        nodes.iter().try_for_each(|&id| self.check_kernel(id))?;
+        nodes.iter().try_for_each(|&id| self.check_results(id, most))?;
         check_bytes(self.graph, value, most)?;
         let mut local = HashMap::new();
         for &id in &nodes {
@@ -131,8 +130,8 @@ impl<'a> Evaluator<'a> {
         known.ok_or_else(|| Error::internal(format!("{value} has not been evaluated")))
     }
 
-    /// Refuses a node that has no kernel, and one whose result is too large, before anything is read.
-    fn check_node(&mut self, id: NodeId, most: usize) -> Result<(), String> {
+    /// Refuses a node that has no kernel, before anything is read.
+    fn check_kernel(&mut self, id: NodeId) -> Result<(), String> {
         let node = self.graph.node(id).map_err(|error| error.to_string())?;
         let target = node.op.as_str();
         let is_known = ops::is_scalar_target(target) || ops::find(target).is_some();
@@ -141,6 +140,12 @@ impl<'a> Evaluator<'a> {
             self.failed.insert(id, reason.clone());
             return Err(reason);
         }
+        Ok(())
+    }
+
+    /// Refuses a node whose results are too large, before anything is read.
+    fn check_results(&self, id: NodeId, most: usize) -> Result<(), String> {
+        let node = self.graph.node(id).map_err(|error| error.to_string())?;
         // Within an expression, a view of any size is free.
         if is_view(node) {
             return Ok(());

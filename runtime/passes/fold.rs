@@ -127,3 +127,89 @@ fn packed_operand(node: &Node) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::*;
+    use crate::{
+        base::{DType, Error, SymExpr},
+        ir::{Arg, InputKind, OpName, OutputKind, Payload, PayloadId, TensorType, parse_graph},
+    };
+
+    /// 64 MiB that say whether someone asked for them.
+    #[derive(Debug)]
+    struct Watched {
+        id: PayloadId,
+        is_read: AtomicBool,
+    }
+
+    impl Payload for Watched {
+        fn id(&self) -> PayloadId {
+            self.id
+        }
+
+        fn len_bytes(&self) -> usize {
+            1 << 26
+        }
+
+        fn bytes(&self) -> Result<&[u8]> {
+            self.is_read.store(true, Ordering::Relaxed);
+            Err(Error::bad_file("not there"))
+        }
+    }
+
+    fn add(graph: &mut Graph, name: &str, op: &str, operand: ValueId, sizes: &[i64]) -> ValueId {
+        let sizes = sizes.iter().map(|&size| SymExpr::Const(size)).collect();
+        let ty = Type::Tensor(TensorType { dtype: DType::F32, sizes });
+        let args = vec![("self".to_string(), Arg::Value(operand))];
+        let node = graph.add_node(name, OpName::new(op), args, vec![(name.to_string(), ty)]).unwrap();
+        graph.node(node).unwrap().outputs[0]
+    }
+
+    #[test]
+    fn views_of_a_constant_read_nothing() {
+        let payload = Arc::new(Watched { id: PayloadId::unique(), is_read: AtomicBool::new(false) });
+        let constant = Constant::new("w", DType::F32, vec![4096, 4096], vec![4096, 1], 0, payload.clone());
+        let mut graph = Graph::new("g");
+        let w = graph.add_constant_input("w", constant.unwrap(), InputKind::Parameter).unwrap();
+        let t = add(&mut graph, "t", "aten.t.default", w, &[4096, 4096]);
+        graph.add_output(OutputSource::Value(t), OutputKind::User);
+        run(&mut graph, &FoldLimits::default()).unwrap();
+        assert!(graph.order().is_empty() && !payload.is_read.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn what_cannot_be_folded_is_not_read() {
+        let payload = Arc::new(Watched { id: PayloadId::unique(), is_read: AtomicBool::new(false) });
+        let constant = Constant::new("w", DType::F32, vec![4096, 4096], vec![4096, 1], 0, payload.clone());
+        let mut graph = Graph::new("g");
+        let w = graph.add_constant_input("w", constant.unwrap(), InputKind::Parameter).unwrap();
+        let neg = add(&mut graph, "neg", "aten.neg.default", w, &[4096, 4096]);
+        let odd = add(&mut graph, "odd", "aten.no_such_op.default", neg, &[4096, 4096]);
+        let abs = add(&mut graph, "abs", "aten.abs.default", odd, &[4096, 4096]);
+        graph.add_output(OutputSource::Value(abs), OutputKind::User);
+        let limits = FoldLimits { growth: 0, ..FoldLimits::default() };
+        let kept = run(&mut graph, &limits).unwrap();
+        assert_eq!(kept[&abs], "no kernel yet for aten.no_such_op.default");
+        assert_eq!(kept[&neg], "`neg` takes 67108864 bytes, 1048576 are the most to fold");
+        assert!(!payload.is_read.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_deep_expression_needs_no_deep_stack() {
+        let mut graph = parse_graph("graph g\ninput %w: float32[2] = parameter \"w\"\n").unwrap();
+        let mut value = graph.value_named("w").unwrap();
+        for index in 0..20_000 {
+            value = add(&mut graph, &format!("neg_{index}"), "aten.neg.default", value, &[2]);
+        }
+        graph.add_output(OutputSource::Value(value), OutputKind::User);
+        run(&mut graph, &FoldLimits::default()).unwrap();
+        let id = graph.input_of(value).and_then(|input| input.kind.constant()).unwrap();
+        assert_eq!(graph.constant(id).unwrap().to_tensor().unwrap().to_f32s(), [-0.75, 0.125]);
+    }
+}
