@@ -6,15 +6,13 @@
 mod common;
 
 use common::{
-    cases::{self, Case},
+    cases::{self, Case, CaseArg},
     device, one_op,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Session},
-    ir::OpName,
-    ops::{self, ArgValue, Args, Meta},
     ops::{self, Meta},
     passes,
 };
