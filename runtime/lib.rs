@@ -51,3 +51,8 @@ pub mod plan;
 pub mod shader;
 
 pub use api::*;
+
+/// The README's examples, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

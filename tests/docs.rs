@@ -54,7 +54,7 @@ fn the_readme_names_no_command_that_make_lacks() {
         let target: String =
             readme[start + 5..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
         let named = readme[..start].ends_with(['`', ' ', '\n'])
-            && (readme[..start].ends_with('`') || readme[..start].ends_with("    "));
+            && (readme[..start].ends_with('`') || readme[..start].ends_with('\n'));
         if named && !target.is_empty() && !makefile.contains(&format!("\n{target}:")) {
             missing.push(target);
         }
