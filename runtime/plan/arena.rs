@@ -1,5 +1,7 @@
 //! Puts storages into arena buffers so that those alive at the same time never overlap.
 
+use std::cmp::Reverse;
+
 use super::Place;
 
 /// One storage to be placed.
@@ -24,6 +26,12 @@ pub struct Arena {
     pub buffer_bytes: Vec<u64>,
 }
 
+impl Arena {
+    fn bytes(&self) -> u64 {
+        self.buffer_bytes.iter().sum()
+    }
+}
+
 struct Block {
     buffer: u32,
     offset_bytes: u64,
@@ -32,23 +40,73 @@ struct Block {
     last: usize,
 }
 
-/// Places every lifetime: largest first, each at the lowest free offset of the first buffer with room.
-/// Offsets are multiples of `alignment_bytes`; no buffer grows beyond `max_buffer_bytes`.
+/// Places every lifetime where the first buffer with room has a gap for it, in the order and with the choice among gaps
+/// that take the fewest bytes. Offsets are multiples of `alignment_bytes`; no buffer grows beyond `max_buffer_bytes`.
 pub fn place(lifetimes: &[Lifetime], alignment_bytes: u64, max_buffer_bytes: u64) -> Arena {
-    let mut order: Vec<usize> = (0..lifetimes.len()).collect();
-    order
-        .sort_by_key(|&index| (std::cmp::Reverse(lifetimes[index].len_bytes), lifetimes[index].first, index));
+    let aligned: Vec<Lifetime> = lifetimes
+        .iter()
+        .map(|lifetime| Lifetime {
+            len_bytes: lifetime.len_bytes.max(1).next_multiple_of(alignment_bytes.max(1)),
+            ..*lifetime
+        })
+        .collect();
+    let live = live_bytes_by_step(&aligned);
+    let least_bytes = live.iter().copied().max().unwrap_or(0);
+    let mut best: Option<Arena> = None;
+    for (order, gap) in
+        orders(&aligned, &live).iter().flat_map(|order| [(order, Gap::Lowest), (order, Gap::Tightest)])
+    {
+        if best.as_ref().is_some_and(|best| best.bytes() <= least_bytes) {
+            break;
+        }
+        let arena = place_in_order(&aligned, order, gap, max_buffer_bytes);
+        if best.as_ref().is_none_or(|best| arena.bytes() < best.bytes()) {
+            best = Some(arena);
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// Orders worth trying: the largest first; those alive at the fullest steps first; bytes times steps; as they are born.
+fn orders(lifetimes: &[Lifetime], live: &[u64]) -> [Vec<usize>; 4] {
+    let sorted = |key: &dyn Fn(&Lifetime) -> (u64, u64)| {
+        let mut order: Vec<usize> = (0..lifetimes.len()).collect();
+        order.sort_by_key(|&index| {
+            let lifetime = &lifetimes[index];
+            (Reverse(key(lifetime)), lifetime.first, index)
+        });
+        order
+    };
+    let fullest =
+        |lifetime: &Lifetime| live[lifetime.first..=lifetime.last].iter().copied().max().unwrap_or(0);
+    let area =
+        |lifetime: &Lifetime| lifetime.len_bytes.saturating_mul((lifetime.last - lifetime.first + 1) as u64);
+    [
+        sorted(&|lifetime| (lifetime.len_bytes, 0)),
+        sorted(&|lifetime| (fullest(lifetime), lifetime.len_bytes)),
+        sorted(&|lifetime| (area(lifetime), 0)),
+        sorted(&|_| (0, 0)),
+    ]
+}
+
+/// Which of the gaps that are large enough is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gap {
+    Lowest,
+    Tightest,
+}
+
+fn place_in_order(lifetimes: &[Lifetime], order: &[usize], gap: Gap, max_buffer_bytes: u64) -> Arena {
     let mut arena = Arena { places: vec![Place::Unused; lifetimes.len()], buffer_bytes: Vec::new() };
     let mut blocks: Vec<Block> = Vec::new();
-    for index in order {
+    for &index in order {
         let lifetime = lifetimes[index];
-        let len_bytes = lifetime.len_bytes.max(1).next_multiple_of(alignment_bytes.max(1));
         let (buffer, offset_bytes) =
-            find_room(&blocks, &lifetime, len_bytes, arena.buffer_bytes.len(), max_buffer_bytes);
+            find_room(&blocks, &lifetime, gap, arena.buffer_bytes.len(), max_buffer_bytes);
         if buffer as usize == arena.buffer_bytes.len() {
             arena.buffer_bytes.push(0);
         }
-        let end_bytes = offset_bytes + len_bytes;
+        let end_bytes = offset_bytes + lifetime.len_bytes;
         let size = &mut arena.buffer_bytes[buffer as usize];
         *size = (*size).max(end_bytes);
         blocks.push(Block { buffer, offset_bytes, end_bytes, first: lifetime.first, last: lifetime.last });
@@ -60,7 +118,7 @@ pub fn place(lifetimes: &[Lifetime], alignment_bytes: u64, max_buffer_bytes: u64
 fn find_room(
     blocks: &[Block],
     lifetime: &Lifetime,
-    len_bytes: u64,
+    gap: Gap,
     buffers: usize,
     max_buffer_bytes: u64,
 ) -> (u32, u64) {
@@ -73,15 +131,23 @@ fn find_room(
             .map(|block| (block.offset_bytes, block.end_bytes))
             .collect();
         taken.sort_unstable();
-        let mut candidate = 0u64;
+        let mut end_of_taken = 0u64;
+        let mut tightest: Option<(u64, u64)> = None;
         for (start, end) in taken {
-            if candidate + len_bytes <= start {
-                break;
+            let gap_bytes = start.saturating_sub(end_of_taken);
+            let is_better = match (gap, tightest) {
+                (_, None) => true,
+                (Gap::Lowest, Some(_)) => false,
+                (Gap::Tightest, Some((bytes, _))) => gap_bytes < bytes,
+            };
+            if gap_bytes >= lifetime.len_bytes && is_better {
+                tightest = Some((gap_bytes, end_of_taken));
             }
-            candidate = candidate.max(end);
+            end_of_taken = end_of_taken.max(end);
         }
-        if candidate + len_bytes <= max_buffer_bytes {
-            return (buffer, candidate);
+        let offset_bytes = tightest.map_or(end_of_taken, |(_, offset_bytes)| offset_bytes);
+        if offset_bytes + lifetime.len_bytes <= max_buffer_bytes {
+            return (buffer, offset_bytes);
         }
     }
     (buffers as u32, 0)
@@ -89,6 +155,10 @@ fn find_room(
 
 /// The most bytes that are alive at one step: a lower bound of any arena.
 pub fn live_bytes(lifetimes: &[Lifetime]) -> u64 {
+    live_bytes_by_step(lifetimes).into_iter().max().unwrap_or(0)
+}
+
+fn live_bytes_by_step(lifetimes: &[Lifetime]) -> Vec<u64> {
     let steps = lifetimes.iter().map(|lifetime| lifetime.last + 1).max().unwrap_or(0);
     let mut change = vec![0i128; steps + 1];
     for lifetime in lifetimes {
@@ -96,11 +166,14 @@ pub fn live_bytes(lifetimes: &[Lifetime]) -> u64 {
         change[lifetime.last + 1] -= i128::from(lifetime.len_bytes);
     }
     let mut live = 0i128;
-    let peak = change.iter().fold(0i128, |peak, step| {
-        live += step;
-        peak.max(live)
-    });
-    u64::try_from(peak).unwrap_or(u64::MAX)
+    change.truncate(steps);
+    change
+        .into_iter()
+        .map(|step| {
+            live += step;
+            u64::try_from(live).unwrap_or(u64::MAX)
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,12 +2,18 @@
 //!
 //! `UPDATE=1 cargo test --test delegate plans` writes the texts anew; read the difference before you commit it.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::HashSet,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use vkdelegate::{
+    Program,
     base::{DType, ErrorKind, Result},
     ir::Method,
     ops::Precision,
+    passes,
     plan::{self, InputMeta, Plan, PlanOptions},
     shader::DeviceProfile,
 };
@@ -118,4 +124,118 @@ fn a_buffer_that_no_device_buffer_holds_is_refused_with_its_bytes() {
     let error = plan_of(&method).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("1200000000 bytes"), "{error}");
+}
+
+/// Every method of the fixtures that this build can plan, after all passes.
+fn fixture_methods() -> Vec<(String, Method)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let archives = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut methods = Vec::new();
+    for path in archives.filter(|path| path.extension().is_some_and(|extension| extension == "pt2")) {
+        for method in Program::open(&path).unwrap().methods() {
+            let name = format!("{} {}", path.display(), method.name());
+            if let Ok(optimised) = passes::optimise(method.ir(), &passes::Options::default()) {
+                methods.push((name, optimised.method));
+            }
+        }
+    }
+    methods
+}
+
+#[test]
+fn arenas_come_close_to_what_is_alive() {
+    const ALIGNMENT_BYTES: u64 = 16;
+    let profile =
+        DeviceProfile { storage_offset_alignment_bytes: ALIGNMENT_BYTES, ..DeviceProfile::minimum() };
+    let mut planned = 0;
+    for (name, method) in fixture_methods() {
+        let (corners, probes) =
+            (plan::sample_envs(&method, plan::SAMPLE_CAP), plan::probe_envs(&method, plan::SAMPLE_CAP));
+        for env in corners.iter().chain(&probes) {
+            let inputs = plan::sample_inputs(&method, env);
+            let Ok(plan) = inputs.and_then(|inputs| plan::build(&method, &inputs, &options(profile.clone())))
+            else {
+                continue;
+            };
+            plan::verify(&plan).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let slack = ALIGNMENT_BYTES * plan.storages.len() as u64;
+            let arena_bytes: u64 = plan.arena_bytes.iter().sum();
+            assert!(
+                arena_bytes <= plan.live_bytes * 11 / 10 + slack,
+                "{name} {env:?}: {arena_bytes} for {}",
+                plan.live_bytes
+            );
+            planned += 1;
+        }
+    }
+    assert!(planned > 60, "{planned}");
+}
+
+/// An encoder of six layers, about as many nodes as a MiniLM.
+fn encoder() -> Method {
+    let mut text = "graph encoder\ninput %x: float32[128, 384]\n".to_string();
+    let layer_inputs = [
+        ("q", 384, 384),
+        ("k", 384, 384),
+        ("v", 384, 384),
+        ("o", 384, 384),
+        ("up", 1536, 384),
+        ("down", 384, 1536),
+    ];
+    for (layer, (name, n, k)) in (0..6).flat_map(|layer| layer_inputs.map(|of| (layer, of))) {
+        text += &format!("input %{name}{layer}: float32[{n}, {k}] = parameter \"{name}{layer}\"\n");
+    }
+    let mut x = "x".to_string();
+    for l in 0..6 {
+        for name in ["q", "k", "v"] {
+            text += &format!(
+                "%{name}l{l}: float32[128, 384] = aten.linear.default(input=%{x}, weight=%{name}{l})
+%{name}v{l}: float32[128, 12, 32] = aten.view.default(self=%{name}l{l}, size=[128, 12, 32])
+%{name}t{l}: float32[12, 128, 32] = aten.permute.default(self=%{name}v{l}, dims=[1, 0, 2])
+%{name}s{l}: float32[12, 128, 32] = aten.mul.Tensor(self=%{name}t{l}, other=0.42)
+"
+            );
+        }
+        text += &format!(
+            "%kt{l}t: float32[12, 32, 128] = aten.permute.default(self=%ks{l}, dims=[0, 2, 1])
+%s{l}: float32[12, 128, 128] = aten.bmm.default(self=%qs{l}, mat2=%kt{l}t)
+%p{l}: float32[12, 128, 128] = aten._softmax.default(self=%s{l}, dim=-1, half_to_float=false)
+%a{l}: float32[12, 128, 32] = aten.bmm.default(self=%p{l}, mat2=%vs{l})
+%at{l}: float32[128, 12, 32] = aten.permute.default(self=%a{l}, dims=[1, 0, 2])
+%av{l}: float32[128, 384] = aten.view.default(self=%at{l}, size=[128, 384])
+%ao{l}: float32[128, 384] = aten.linear.default(input=%av{l}, weight=%o{l})
+%r{l}: float32[128, 384] = aten.add.Tensor(self=%ao{l}, other=%{x})
+%u{l}: float32[128, 1536] = aten.linear.default(input=%r{l}, weight=%up{l})
+"
+        );
+        let mut h = format!("u{l}");
+        for step in 0..30 {
+            text += &format!("%g{l}_{step}: float32[128, 1536] = aten.mul.Tensor(self=%{h}, other=0.5)\n");
+            h = format!("g{l}_{step}");
+        }
+        text += &format!(
+            "%d{l}: float32[128, 384] = aten.linear.default(input=%{h}, weight=%down{l})
+%y{l}: float32[128, 384] = aten.add.Tensor(self=%d{l}, other=%r{l})
+"
+        );
+        x = format!("y{l}");
+    }
+    program(&format!("{text}output %{x}\n"))
+}
+
+/// The bound is 10 ms in a release build.
+#[test]
+fn a_graph_like_minilm_is_planned_in_milliseconds() {
+    let bound = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 10 });
+    let method = encoder();
+    assert!(method.graph.nodes().count() > 300);
+    let inputs = [InputMeta::Tensor(DType::F32, vec![128, 384])];
+    let options = options(DeviceProfile::minimum());
+    let plan_once = || {
+        let start = Instant::now();
+        plan::build(&method, &inputs, &options).unwrap();
+        start.elapsed()
+    };
+    let fastest = (0..10).map(|_| plan_once()).min().unwrap();
+    assert!(fastest <= bound, "{fastest:?}");
 }
