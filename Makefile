@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ssbo test-swiftshader lint shaders shaders-check adreno minilm
+.PHONY: help demo test test-ssbo test-swiftshader random-long lint shaders shaders-check adreno minilm
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -30,6 +30,10 @@ test-swiftshader: ## device, kernel and float32 fixture tests on SwiftShader, th
 	@scripts/setup.sh tests
 	@scripts/env.sh swiftshader $(CARGO) test --test gpu --test kernels $(ARGS)
 	@scripts/env.sh swiftshader $(CARGO) test --test fixtures $(ARGS) -- f32::
+
+random-long: ## 2,000 random programs: host before and after all passes, and device (tests run 100)
+	@scripts/setup.sh tests
+	@PROPTEST_CASES=$${PROPTEST_CASES:-2000} scripts/env.sh lavapipe $(CARGO) test --test random_programs $(ARGS)
 
 lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build

@@ -2,15 +2,15 @@
 //!
 //! A file holds a graph, and below `--- after` what all passes make of it. The test compares that text, and then runs
 //! both graphs on the host, over several runs with state: they must give the same values, the first with views and
-//! in-place ops as PyTorch has them. A graph that has ops which
-//! cannot run says `# not run` in a comment, one whose in-place ops must stay `# refused`. `UPDATE=1 cargo test --test passes` writes the lower part.
+//! in-place ops as PyTorch has them. A graph that has ops which cannot run says `# not run` in a comment, one whose
+//! in-place ops must stay `# refused`. `UPDATE=1 cargo test --test passes` writes the lower part.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 
 use std::{collections::BTreeMap, path::Path, path::PathBuf, sync::Arc};
 
+use common::equivalence::{self, Failure, Host};
 use libtest_mimic::{Arguments, Failed, Trial};
 use vkdelegate::{
     base::{DType, HostTensor, SymEnv, Value, shape},
@@ -83,11 +83,12 @@ fn report(optimised: &Optimised) -> String {
 
 /// Both methods give the same values; `not_run` says that the first cannot run at all.
 fn check_values(before: &Method, after: &Method, not_run: bool) -> Result<(), Failed> {
-    match common::equivalence::check(before, after, |run| inputs(before, run)) {
-        Err(None) if not_run => Ok(()),
-        Err(None) => Err("an op of the graph cannot run on the host".into()),
+    match equivalence::check(before, &mut Host::new(after), |run| inputs(before, run)) {
+        Err(Failure::CannotRun) if not_run => Ok(()),
+        Err(Failure::CannotRun) => Err("an op of the graph cannot run on the host".into()),
         Ok(()) if not_run => Err("it says `# not run`, but it runs".into()),
-        result => result.map_err(|text| text.unwrap_or_default().into()),
+        Err(Failure::Differs(text)) => Err(text.into()),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -9,5 +9,6 @@ pub mod equivalence;
 pub mod memory;
 pub mod one_op;
 pub mod program;
+pub mod random;
 pub mod reference;
 pub mod zip;
