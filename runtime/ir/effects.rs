@@ -29,8 +29,17 @@ pub enum Effect {
 }
 
 /// Libraries whose ops say by their names whether they write.
-const KNOWN_LIBRARIES: &[&str] =
-    &["aten", "prims", "quantized_decomposed", "torchao", "_operator", "math", "torch", "builtins"];
+const KNOWN_LIBRARIES: &[&str] = &[
+    "aten",
+    "prims",
+    "quantized_decomposed",
+    "torchao",
+    "_operator",
+    "math",
+    "torch",
+    "builtins",
+    "vkdelegate",
+];
 
 const VIEWS: &[&str] = &[
     "aten._conj",

@@ -57,6 +57,7 @@ mod int8pack;
 mod interpret;
 mod join;
 mod linear;
+mod linear_q;
 mod lowering;
 pub mod matmul;
 mod norm;
@@ -83,8 +84,10 @@ pub mod view;
 
 pub use args::{ArgValue, Args};
 pub use interpret::{Interpreted, States, interpret};
+pub use linear_q::{Side, SideValues};
 pub use lowering::{Lowered, Lowering, Precision, Storage, StorageKind};
 pub use packing::{PackKey, Packing, Prepack};
+pub use quantize::QuantizeCall;
 pub use resolve::{Resolved, resolve};
 pub use scalar::{SCALAR_TARGETS, eval_scalar, is_scalar_target};
 pub use table::{OPS, find, supported_targets};

@@ -19,6 +19,26 @@ pub enum Packing {
     /// A matrix `[N, K]` as panels of 4 rows: element `(n, k)` at `((n / 4) * K + k) * 4 + n % 4`, rows past N are
     /// zero. One 4-vector load gives 4 outputs' weights at one k; what one work group reads is contiguous.
     Panels4,
+    /// Codes of a matrix `[N, K]` of 8-bit integers, `bits` (8 or 4) each, as signed `code - offset`, in panels of 4 rows
+    /// and blocks of 4 words: bits `bits * i..` of word r of block b hold the code at row r of the panel and
+    /// `k = b * 32 / bits + i`. What is past N or K is zero. See `shaders/lib/codes.glsl`.
+    Codes {
+        /// Bits of a code.
+        bits: u8,
+        /// What is subtracted so that a code fits as a signed number.
+        offset: u8,
+    },
+}
+
+impl Packing {
+    /// Consecutive k of one row that a word of codes holds; 1 for other packings.
+    pub fn codes_a_word(self) -> usize {
+        match self {
+            Packing::Codes { bits: 4, .. } => 8,
+            Packing::Codes { .. } => 4,
+            _ => 1,
+        }
+    }
 }
 
 /// What makes two prepacks the same bytes.
@@ -94,6 +114,13 @@ impl Prepack {
                     Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
                 })?
             }
+            Packing::Codes { .. } => {
+                let (n, k) = self.matrix()?;
+                let blocks = k.div_ceil(self.packing.codes_a_word());
+                n.div_ceil(4).checked_mul(4).and_then(|rows| rows.checked_mul(blocks)).ok_or_else(|| {
+                    Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
+                })?
+            }
         };
         elems
             .checked_mul(self.element.size_bytes())
@@ -132,7 +159,46 @@ impl Prepack {
                 }
                 Ok(())
             }
+            Packing::Codes { bits, offset } => {
+                let (n, k) = self.matrix()?;
+                let codes_a_word = self.packing.codes_a_word();
+                let blocks = k.div_ceil(codes_a_word);
+                let codes = Codes { source, bits: u32::from(bits), offset: i32::from(offset) };
+                for (position, slot) in out.chunks_exact_mut(width).enumerate() {
+                    let index = first + position;
+                    let (row, block) = (index / (4 * blocks) * 4 + index % 4, (index / 4) % blocks);
+                    let start = block * codes_a_word;
+                    let word =
+                        if row < n { codes.word(row, start..k.min(start + codes_a_word))? } else { 0 };
+                    slot.copy_from_slice(&word.to_le_bytes());
+                }
+                Ok(())
+            }
         }
+    }
+}
+
+/// The bytes of a matrix of codes.
+struct Codes<'a> {
+    source: Source<'a>,
+    bits: u32,
+    offset: i32,
+}
+
+impl Codes<'_> {
+    /// The codes of `columns` of a row, the first in the low bits.
+    fn word(&self, row: usize, columns: std::ops::Range<usize>) -> Result<u32> {
+        let mask = (1u32 << self.bits) - 1;
+        let mut word = 0u32;
+        for (position, column) in columns.enumerate() {
+            let byte =
+                self.source.bytes.get(self.source.at_matrix(row, column)).copied().ok_or_else(|| {
+                    Error::internal(format!("constant `{}` left its payload", self.source.name))
+                })?;
+            let code = if self.source.dtype == DType::U8 { i32::from(byte) } else { i32::from(byte as i8) };
+            word |= ((code - self.offset) as u32 & mask) << (self.bits * position as u32);
+        }
+        Ok(word)
     }
 }
 
@@ -276,6 +342,30 @@ mod tests {
             for k in 0..3 {
                 let want = if n < 5 { plain[n * 3 + k] } else { 0.0 };
                 assert_eq!(packed[((n / 4) * 3 + k) * 4 + n % 4], want, "({n}, {k})");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_lie_in_words_of_one_row() {
+        for (dtype, bits, offset) in [("int8", 8, 0), ("uint8", 8, 128), ("int8", 4, 0), ("uint8", 4, 8)] {
+            let text = format!("graph g\ninput %w: {dtype}[5, 11] = parameter \"w\"");
+            let prepack = prepack(&text, Packing::Codes { bits, offset }, Element::I32);
+            let blocks = if bits == 8 { 3 } else { 2 };
+            let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
+            assert_eq!(bytes.len(), 2 * blocks * 16);
+            prepack.write(0, &mut bytes).unwrap();
+            let plain = prepack.constant().constant().to_tensor().unwrap().to_i64s();
+            let words: Vec<u32> =
+                bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            let (codes_a_word, mask) = (32 / usize::from(bits), (1u32 << bits) - 1);
+            for n in 0..8 {
+                for k in 0..blocks * codes_a_word {
+                    let word = words[((n / 4) * blocks + k / codes_a_word) * 4 + n % 4];
+                    let got = word >> (k % codes_a_word * usize::from(bits)) & mask;
+                    let want = if n < 5 && k < 11 { plain[n * 11 + k] - i64::from(offset) } else { 0 };
+                    assert_eq!(got, want as u32 & mask, "{dtype} in {bits} bits at ({n}, {k})");
+                }
             }
         }
     }

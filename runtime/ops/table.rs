@@ -2,8 +2,8 @@
 
 use super::{
     Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, index, int8pack,
-    join, linear, matmul, norm, pool, quantize, rearrange, reduce, resize, scan, softmax, sort, ternary,
-    triangle, unary, view,
+    join, linear, linear_q, matmul, norm, pool, quantize, rearrange, reduce, resize, scan, softmax, sort,
+    ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -27,6 +27,7 @@ pub static OPS: &[&dyn Op] = &[
     &int8pack::Int8Pack,
     &join::Join,
     &linear::Linear,
+    &linear_q::LinearQ,
     &matmul::Matmul,
     &norm::Norm,
     &pool::AvgPool,
@@ -49,14 +50,18 @@ pub static OPS: &[&dyn Op] = &[
     &view::Views,
 ];
 
+/// Ops that passes make and no program holds.
+const OWN_LIBRARY: &str = "vkdelegate.";
+
 /// The family that takes `target`.
 pub fn find(target: &str) -> Option<&'static dyn Op> {
     OPS.iter().copied().find(|op| op.targets().contains(&target))
 }
 
-/// Every target that some family takes, sorted.
+/// Every target that a program may call and some family takes, sorted.
 pub fn supported_targets() -> Vec<&'static str> {
-    let mut targets: Vec<&str> = OPS.iter().flat_map(|op| op.targets().iter().copied()).collect();
+    let targets = OPS.iter().flat_map(|op| op.targets().iter().copied());
+    let mut targets: Vec<&str> = targets.filter(|target| !target.starts_with(OWN_LIBRARY)).collect();
     targets.sort_unstable();
     targets
 }

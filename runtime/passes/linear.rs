@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use super::{Decision, fold::Kept, live_weight};
 use crate::{
     base::{DType, Result, SymExpr},
-    ir::{Arg, Constness, Effect, Graph, IntArg, Node, NodeId, Patch, TensorType, Type, ValueId, effect_of},
+    ir::{Arg, Constness, Graph, IntArg, Node, NodeId, Patch, TensorType, Type, ValueId},
 };
 
 /// What became of one product, while it may still change.
@@ -78,17 +78,26 @@ pub(super) fn run(graph: &mut Graph) -> Result<Vec<Product>> {
     Ok(products)
 }
 
-/// After folding: takes every weight that did not become a constant away from `linear`, and completes the reasons.
+/// After folding: takes every weight that did not become a constant away from `linear`, and completes the reasons;
+/// `remarks` are what the quantised fusion says of products, by name.
 ///
 /// # Errors
 /// A graph that breaks the rules of the IR.
-pub(super) fn settle(graph: &mut Graph, products: Vec<Product>, kept: &Kept) -> Result<Vec<Decision>> {
+pub(super) fn settle(
+    graph: &mut Graph,
+    products: Vec<Product>,
+    kept: &Kept,
+    remarks: &HashMap<String, String>,
+) -> Result<Vec<Decision>> {
     let by_name: HashMap<String, NodeId> = graph.nodes().map(|(id, node)| (node.name.clone(), id)).collect();
     let mut decisions = Vec::with_capacity(products.len());
     for mut product in products {
         match by_name.get(&product.multiplies) {
             Some(&id) => settle_one(graph, id, &mut product, kept)?,
             None => product.set("constant", "folded, as the other operands are constant too"),
+        }
+        if let Some(remark) = remarks.get(&product.multiplies) {
+            product.decision.reason.push_str(&format!("; {remark}"));
         }
         decisions.push(product.decision);
     }
@@ -104,31 +113,11 @@ fn settle_one(graph: &mut Graph, id: NodeId, product: &mut Product, kept: &Kept)
         return Ok(());
     }
     let reason = kept.get(&weight).cloned().unwrap_or_default();
-    // A quantised weight is left to the quantised kernels; the check before planning refuses it until they exist.
-    if reads_quantised(graph, weight) {
-        product.set("linear", &reason);
-        return Ok(());
-    }
     if let Some((patch, op)) = live_weight::rewrite(graph, graph.node(id)?) {
         patch.apply(graph, id)?;
         product.set(op, &reason);
     }
     Ok(())
-}
-
-/// Whether a quantise or dequantise is among what computes `value`.
-fn reads_quantised(graph: &Graph, value: ValueId) -> bool {
-    let mut seen = std::collections::HashSet::new();
-    let mut pending = vec![value];
-    while let Some(value) = pending.pop() {
-        let node = graph.defining_node(value).and_then(|id| graph.node(id).ok());
-        let Some(node) = node.filter(|_| seen.insert(value)) else { continue };
-        if matches!(effect_of(node), Effect::Quantize | Effect::Dequantize) {
-            return true;
-        }
-        node.for_each_operand(|operand| pending.push(operand));
-    }
-    false
 }
 
 /// The argument that holds the second operand, for the products that are decided here.

@@ -10,6 +10,7 @@ mod fold;
 mod functionalise;
 mod linear;
 mod live_weight;
+mod quantised;
 mod scatter;
 
 pub use decision::{Decision, Fusion};
@@ -72,14 +73,16 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     checked(graph, "dead code")?;
     let products = linear::run(graph)?;
     checked(graph, "linear rewrite")?;
+    let quantised = quantised::run(graph, &options.fold)?;
+    checked(graph, "quantised fusion")?;
     let kept = fold::run(graph, &options.fold)?;
     dead_code::run(graph);
     checked(graph, "constant folding")?;
-    let decisions = linear::settle(graph, products, &kept)?;
+    let decisions = linear::settle(graph, products, &kept, &quantised.remarks)?;
     dead_code::run(graph);
     checked(graph, "live weights")?;
     let ops = histogram(graph);
-    Ok(Optimised { method, decisions, fusions: Vec::new(), warnings, ops })
+    Ok(Optimised { method, decisions, fusions: quantised.fusions, warnings, ops })
 }
 
 /// Verifies what a pass left, in tests and debug builds.
@@ -94,8 +97,15 @@ fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (_, node) in graph.nodes() {
         if !ops::is_scalar_target(node.op.as_str()) {
-            *counts.entry(node.op.base().to_string()).or_insert(0) += 1;
+            // A linear is a linear, however its weight is held.
+            let base = if is_linear(node) { "linear" } else { node.op.base() };
+            *counts.entry(base.to_string()).or_insert(0) += 1;
         }
     }
     counts
+}
+
+/// Whether `node` is a product with a prepacked weight, of floats or of codes.
+fn is_linear(node: &crate::ir::Node) -> bool {
+    matches!(node.op.base(), "linear" | "linear_q4" | "linear_q8")
 }

@@ -16,6 +16,7 @@ mod eval;
 mod fake;
 mod lower;
 
+pub use call::Call as QuantizeCall;
 pub use choose::ChooseQparams;
 pub use fake::FakeQuantize;
 pub use lower::{float32, scaled};

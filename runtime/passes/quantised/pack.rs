@@ -1,0 +1,159 @@
+//! Brings the parameters of a weight to one scale and zero point for each row and group, and chooses the codes' bits.
+
+use super::weight::{Param, Weight};
+use crate::{
+    base::{DType, shape},
+    ir::Constant,
+};
+
+/// A weight in the form of `linear_q8` and `linear_q4`.
+pub(super) struct Packed {
+    /// Rows.
+    pub n: usize,
+    /// Groups of a row.
+    pub groups: usize,
+    /// Bits of a code on the device.
+    pub bits: u8,
+    /// Subtracted from a code so that it is a signed number of `bits`.
+    pub offset: u8,
+    /// `[N, K]`.
+    pub codes: Constant,
+    /// `[N, groups]`.
+    pub scales: Vec<f32>,
+    /// `[N, groups]`, with `offset` subtracted.
+    pub zeros: Vec<f32>,
+}
+
+impl Packed {
+    /// For the report.
+    pub fn remark(&self) -> String {
+        let groups = if self.groups == 1 { String::new() } else { format!(", {} groups a row", self.groups) };
+        format!("its weight stays in {}-bit codes{groups}", self.bits)
+    }
+}
+
+/// Packs `weight`, whose codes, scales and zero points are given.
+///
+/// # Errors
+/// Why no kernel takes it.
+pub(super) fn pack(
+    weight: &Weight,
+    codes: Constant,
+    scale: Vec<f64>,
+    zero: Vec<f64>,
+) -> Result<Packed, String> {
+    if !matches!(codes.dtype(), DType::I8 | DType::U8) {
+        return Err(format!("the codes are {}; int8 and uint8 are packed", codes.dtype()));
+    }
+    let &[rows, columns] = codes.sizes() else { return Err("the codes are no matrix".to_string()) };
+    if rows == 0 || columns == 0 {
+        return Err("there are no codes".to_string());
+    }
+    let split =
+        split_of(&weight.grouped, rows, columns).ok_or("the blocks are no blocks of rows and columns")?;
+    let scale = Spread::new(&weight.grouped, split, &weight.scale, scale)?;
+    let zero = Spread::new(&weight.grouped, split, &weight.zero, zero)?;
+    let (n, k) = if weight.is_transposed { (columns, rows) } else { (rows, columns) };
+    let group = scale.block(weight.is_transposed).min(zero.block(weight.is_transposed));
+    let divides = |param: &Spread| param.block(weight.is_transposed).is_multiple_of(group);
+    if group == 0 || !k.is_multiple_of(group) || !divides(&scale) || !divides(&zero) {
+        return Err(format!("groups of {group} do not divide the {k} columns"));
+    }
+    let groups = k / group;
+    let (bits, offset) = bits_of(weight, &codes, group, groups)?;
+    let mut scales = Vec::with_capacity(n * groups);
+    let mut zeros = Vec::with_capacity(n * groups);
+    for row in 0..n {
+        for index in 0..groups {
+            let at = if weight.is_transposed { [index * group, row] } else { [row, index * group] };
+            scales.push(scale.at(at) as f32);
+            zeros.push(zero.at(at) as f32 - f32::from(offset));
+        }
+    }
+    let codes = if weight.is_transposed { transposed(&codes)? } else { codes };
+    Ok(Packed { n, groups, bits, offset, codes, scales, zeros })
+}
+
+fn transposed(codes: &Constant) -> Result<Constant, String> {
+    let swapped = |values: &[usize]| values.iter().rev().copied().collect::<Vec<usize>>();
+    codes
+        .restrided(codes.name(), swapped(codes.sizes()), swapped(codes.strides()), codes.offset_elems())
+        .map_err(|error| error.to_string())
+}
+
+/// Bits of a code, and what to subtract. Reads the codes where 4 bits may do.
+fn bits_of(weight: &Weight, codes: &Constant, group: usize, groups: usize) -> Result<(u8, u8), String> {
+    let fills = |codes_a_word: usize| groups == 1 || group.is_multiple_of(codes_a_word);
+    if !fills(4) {
+        return Err(format!("groups of {group}; multiples of 4 are packed"));
+    }
+    let may_be_narrow = weight.range.is_none_or(|(low, high)| high.saturating_sub(low) <= 15);
+    if may_be_narrow && fills(8) {
+        let values = codes.to_tensor().map_err(|error| error.to_string())?.to_i64s();
+        let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
+        if low >= -8 && high <= 7 {
+            return Ok((4, 0));
+        }
+        if low >= 0 && high <= 15 {
+            return Ok((4, 8));
+        }
+    }
+    Ok((8, if codes.dtype() == DType::U8 { 128 } else { 0 }))
+}
+
+/// How many leading dims of `grouped` make the rows; the others make the columns.
+fn split_of(grouped: &[usize], rows: usize, columns: usize) -> Option<usize> {
+    (0..=grouped.len()).find(|&split| {
+        grouped[..split].iter().product::<usize>() == rows
+            && grouped[split..].iter().product::<usize>() == columns
+    })
+}
+
+/// A parameter over the elements of a matrix.
+struct Spread<'a> {
+    grouped: &'a [usize],
+    split: usize,
+    strides: Vec<usize>,
+    values: Vec<f64>,
+}
+
+impl<'a> Spread<'a> {
+    fn new(
+        grouped: &'a [usize],
+        split: usize,
+        param: &Param,
+        values: Vec<f64>,
+    ) -> Result<Spread<'a>, String> {
+        let strides = match param {
+            Param::Number(_) => vec![0; grouped.len()],
+            Param::Value { sizes, .. } => {
+                if shape::numel(sizes).ok() != Some(values.len()) {
+                    return Err("a scale or zero point has another size than its use says".to_string());
+                }
+                shape::broadcast_strides(sizes, &shape::contiguous_strides(sizes), grouped)
+                    .map_err(|error| error.to_string())?
+            }
+        };
+        Ok(Spread { grouped, split, strides, values })
+    }
+
+    /// Neighbours along the rows' dims, or along the columns', that share one value.
+    fn block(&self, along_rows: bool) -> usize {
+        let dims = if along_rows { 0..self.split } else { self.split..self.grouped.len() };
+        let dims: Vec<usize> = dims.collect();
+        let shared = dims.iter().rev().take_while(|&&dim| self.strides[dim] == 0 || self.grouped[dim] == 1);
+        shared.map(|&dim| self.grouped[dim]).product()
+    }
+
+    /// The value at a row and a column.
+    fn at(&self, [row, column]: [usize; 2]) -> f64 {
+        let mut offset = 0;
+        for (mut position, dims) in [(row, 0..self.split), (column, self.split..self.grouped.len())] {
+            for dim in dims.rev() {
+                offset += position % self.grouped[dim] * self.strides[dim];
+                position /= self.grouped[dim];
+            }
+        }
+        self.values.get(offset).copied().unwrap_or(f64::NAN)
+    }
+}
