@@ -190,6 +190,16 @@ impl<'p> Lowering<'p> {
         StorageId((self.storages.len() - 1) as u32)
     }
 
+    /// Whether `tensor` is all that lies in its storage, and that storage is memory of this run.
+    pub fn owns_its_storage(&self, tensor: &Tensor) -> bool {
+        let storage = self.storages.get(tensor.storage.0 as usize);
+        storage.is_some_and(|storage| {
+            storage.kind == StorageKind::Arena
+                && tensor.is_contiguous()
+                && tensor.region().len_bytes == storage.len_bytes
+        })
+    }
+
     /// A new contiguous tensor with memory of its own in the arena.
     ///
     /// # Errors

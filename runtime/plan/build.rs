@@ -9,7 +9,7 @@ use super::{
 use crate::{
     base::{DType, Error, Result, Scalar, SymEnv, Value},
     ir::{Constness, Effect, Graph, Method, Node, OutputKind, OutputSource, Type, ValueId, effect_of},
-    ops::{self, Args, InPlace, Lowering, Operand, Precision, Resolved, StorageKind, Tensor},
+    ops::{self, Args, InPlace, Lowering, Meta, Operand, Precision, Resolved, StorageKind, Tensor},
     shader::{DeviceProfile, StorageId},
 };
 
@@ -51,6 +51,13 @@ pub fn build(method: &Method, inputs: &[InputMeta], options: &PlanOptions) -> Re
         planner.add_node(node).map_err(|error| error.at_node(&node.name))?;
     }
     planner.finish()
+}
+
+/// Memory that an output may be written to, though something else lies there.
+struct InPlaceOutput {
+    /// The state that lies there, if it is one.
+    state: Option<usize>,
+    tensor: Tensor,
 }
 
 /// A plan in the making.
@@ -189,14 +196,15 @@ impl<'a> Planner<'a> {
             .ok_or_else(|| Error::unsupported(format!("{} is not supported", node.op)))?;
         let outs = op.infer(&metas)?;
         check_outputs(self.graph, node, &outs, self.env)?;
-        let place = self.place_for(node, &args, op.in_place(node.op.as_str()));
+        let place =
+            outs.first().and_then(|out| self.place_for(node, &args, out, op.in_place(node.op.as_str())));
         let pinned = self.options.pinned_f32.contains(&node.name);
         let id = self.node_names.len() as u32;
         self.node_names.push(node.name.clone());
-        self.cx.begin_node(id, &node.name, pinned, place.as_ref().map(|(_, tensor)| tensor.clone()));
+        self.cx.begin_node(id, &node.name, pinned, place.as_ref().map(|place| place.tensor.clone()));
         let tensors = op.lower(&args, &outs, &mut self.cx)?;
-        if let Some((state, place)) = place
-            && tensors.first() == Some(&place)
+        if let Some(InPlaceOutput { state: Some(state), tensor }) = place
+            && tensors.first() == Some(&tensor)
         {
             self.states[state].in_place = true;
         }
@@ -226,9 +234,33 @@ impl<'a> Planner<'a> {
         });
     }
 
-    /// The state that the first output of `node` may be written to in place: the node's output is that state's new
-    /// value, nobody reads the old value afterwards, and the node itself reads it only in a way that `in_place` allows.
-    fn place_for(&self, node: &Node, args: &Args<Operand>, in_place: InPlace) -> Option<(usize, Tensor)> {
+    /// Where the first output of `node` may be written over the memory of an operand: a state whose new value it is, or
+    /// an operand that nobody reads afterwards.
+    fn place_for(
+        &self,
+        node: &Node,
+        args: &Args<Operand>,
+        out: &Meta,
+        in_place: InPlace,
+    ) -> Option<InPlaceOutput> {
+        let state = self.state_written_by(node).and_then(|state| {
+            let tensor = self.states.get(state)?.tensor.clone();
+            Some(InPlaceOutput { state: Some(state), tensor })
+        });
+        let mut candidates: Vec<InPlaceOutput> = state.into_iter().collect();
+        args.for_each_tensor(|_, operand| {
+            if let Operand::Live(tensor) = operand
+                && tensor.meta() == *out
+                && self.cx.owns_its_storage(tensor)
+            {
+                candidates.push(InPlaceOutput { state: None, tensor: tensor.clone() });
+            }
+        });
+        candidates.into_iter().find(|candidate| self.is_sound(candidate, args, in_place))
+    }
+
+    /// The state whose new value the first output of `node` is, if it is that of one.
+    fn state_written_by(&self, node: &Node) -> Option<usize> {
         let output = *node.outputs.first()?;
         let mut targets = self.graph.outputs().iter().filter_map(|out| match (&out.source, out.kind) {
             (OutputSource::Value(value), OutputKind::BufferMutation(target)) if *value == output => {
@@ -240,17 +272,22 @@ impl<'a> Planner<'a> {
         if targets.next().is_some() {
             return None;
         }
-        let state = *self.state_of.get(&target)?;
-        let tensor = self.states.get(state)?.tensor.clone();
-        let shares = |resolved: &Resolved<Operand>| matches!(resolved, Resolved::Tensor(Operand::Live(live)) if live.storage == tensor.storage);
+        self.state_of.get(&target).copied()
+    }
+
+    /// Whether nobody reads the memory afterwards, and the node itself reads it only in a way that `in_place` allows.
+    fn is_sound(&self, candidate: &InPlaceOutput, args: &Args<Operand>, in_place: InPlace) -> bool {
+        let InPlaceOutput { state, tensor } = candidate;
         let read_later = self.values.iter().any(|(value, resolved)| {
-            shares(resolved) && self.remaining.get(value).is_some_and(|&count| count > 0)
+            matches!(resolved, Resolved::Tensor(Operand::Live(live)) if live.storage == tensor.storage)
+                && self.remaining.get(value).is_some_and(|&count| count > 0)
         });
-        let mut sound = !read_later;
+        // A state may be overwritten without being read; memory of a run is taken from an operand that allows it.
+        let mut sound = !read_later && (state.is_some() || in_place != InPlace::Never);
         args.for_each_tensor(|name, operand| {
             let Operand::Live(live) = operand else { return };
             if live.storage == tensor.storage {
-                sound &= *live == tensor
+                sound &= live == tensor
                     && match in_place {
                         InPlace::Never => false,
                         InPlace::Elementwise => true,
@@ -258,7 +295,7 @@ impl<'a> Planner<'a> {
                     };
             }
         });
-        sound.then_some((state, tensor))
+        sound
     }
 
     fn finish(mut self) -> Result<Plan> {
