@@ -7,7 +7,11 @@
 use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value;
-use vkdelegate::{import, passes};
+use vkdelegate::{
+    import,
+    ir::{Effect, Node, OpName, effect_of},
+    ops, passes,
+};
 
 fn fixtures() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"))
@@ -34,10 +38,35 @@ fn wrong_counts(expected: &Value, ops: &BTreeMap<String, usize>) -> Vec<String> 
     wrong
 }
 
+fn manifest() -> Value {
+    serde_json::from_str(&std::fs::read_to_string(fixtures().join("manifest.json")).unwrap()).unwrap()
+}
+
+/// Every name in the programs of the fixtures, and every one that has a kernel, is one whose effect is known.
+#[test]
+fn every_quantise_name_is_in_the_table() {
+    let manifest = manifest();
+    let cases = manifest["cases"].as_object().unwrap().values();
+    let programs = cases.flat_map(|case| case["programs"].as_object().unwrap().values());
+    let found: Vec<&str> =
+        programs.flat_map(|program| program["ops"].as_object().unwrap().keys()).map(String::as_str).collect();
+    let quantised = found.iter().filter(|name| name.contains("quantize_")).count();
+    assert!(quantised > 10, "only {quantised} names quantise");
+    for name in found.into_iter().chain(ops::supported_targets()) {
+        let node = Node { name: String::new(), op: OpName::new(name), args: vec![], outputs: vec![] };
+        let effect = effect_of(&node);
+        let is_operator = name.starts_with('<');
+        assert!(is_operator || !matches!(effect, Effect::Unknown | Effect::Opaque), "{name}: {effect:?}");
+        let quantises = node.op.base().starts_with("quantize_");
+        assert_eq!(effect == Effect::Quantize, quantises, "{name}: {effect:?}");
+        let dequantises = node.op.base().starts_with("dequantize_");
+        assert_eq!(effect == Effect::Dequantize, dequantises, "{name}: {effect:?}");
+    }
+}
+
 #[test]
 fn every_fixture_has_the_counts_of_the_manifest() {
-    let manifest = std::fs::read_to_string(fixtures().join("manifest.json")).unwrap();
-    let manifest: Value = serde_json::from_str(&manifest).unwrap();
+    let manifest = manifest();
     let mut wrong = Vec::new();
     let mut checked = 0;
     for (name, case) in manifest["cases"].as_object().unwrap() {

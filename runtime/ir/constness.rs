@@ -34,6 +34,8 @@ pub enum Reason {
     RuntimeNumber(String),
     /// The op gives other values at each call.
     Random(String),
+    /// The op sounds like a quantise or dequantise, and is none that is known.
+    UnknownOp(String),
 }
 
 impl std::fmt::Display for Reason {
@@ -45,6 +47,7 @@ impl std::fmt::Display for Reason {
             Reason::NoSignature(name) => write!(f, "input {name:?} of a program without signature"),
             Reason::RuntimeNumber(name) => write!(f, "run-time number {name:?}"),
             Reason::Random(op) => write!(f, "random op {op}"),
+            Reason::UnknownOp(op) => write!(f, "{op}, not known, kept"),
         }
     }
 }
@@ -349,8 +352,10 @@ fn node_fact(
     writes: &mut Writes,
     node: &Node,
 ) -> Result<Fact> {
-    if effect_of(node) == Effect::Random {
-        return Ok(runtime(Reason::Random(node.op.to_string())));
+    match effect_of(node) {
+        Effect::Random => return Ok(runtime(Reason::Random(node.op.to_string()))),
+        Effect::Unknown => return Ok(runtime(Reason::UnknownOp(node.op.to_string()))),
+        _ => {}
     }
     let mut fact = Fact::Constant;
     node.for_each_operand(|operand| {

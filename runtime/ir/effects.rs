@@ -4,6 +4,10 @@
 
 use super::{
     arg::Arg,
+    effect_tables::{
+        ASSERTS, IN_PLACE_OPERATORS, KNOWN_LIBRARIES, OUT_OVERLOADS, QUANTISED, RANDOM, RANDOM_IN_TRAINING,
+        UPDATE_STATISTICS, VIEWS, WRITERS,
+    },
     graph::{Node, ValueId},
 };
 
@@ -24,172 +28,20 @@ pub enum Effect {
     Assert,
     /// Gives other values at each call.
     Random,
+    /// Sounds like a quantise or dequantise and is not in the table of those: what its result depends on is not known.
+    Unknown,
     /// An op of a library that is not known here: it may do anything to its operands.
     Opaque,
 }
 
-/// Libraries whose ops say by their names whether they write.
-const KNOWN_LIBRARIES: &[&str] = &[
-    "aten",
-    "prims",
-    "quantized_decomposed",
-    "torchao",
-    "_operator",
-    "math",
-    "torch",
-    "builtins",
-    "vkdelegate",
-];
-
-const VIEWS: &[&str] = &[
-    "aten._conj",
-    "aten._neg_view",
-    "aten._reshape_alias",
-    "aten._unsafe_view",
-    "aten.adjoint",
-    "aten.alias",
-    "aten.alpha_dropout",
-    "aten.as_strided",
-    "aten.atleast_1d",
-    "aten.atleast_2d",
-    "aten.atleast_3d",
-    "aten.broadcast_tensors",
-    "aten.broadcast_to",
-    "aten.chunk",
-    "aten.conj",
-    "aten.contiguous",
-    "aten.detach",
-    "aten.detach_",
-    "aten.diagonal",
-    "aten.dropout",
-    "aten.dsplit",
-    "aten.einsum",
-    "aten.expand",
-    "aten.expand_as",
-    "aten.feature_alpha_dropout",
-    "aten.feature_dropout",
-    "aten.flatten",
-    "aten.hsplit",
-    "aten.imag",
-    "aten.lift",
-    "aten.lift_fresh",
-    "aten.mH",
-    "aten.mT",
-    "aten.matrix_H",
-    "aten.meshgrid",
-    "aten.moveaxis",
-    "aten.movedim",
-    "aten.narrow",
-    "aten.numpy_T",
-    "aten.permute",
-    "aten.pin_memory",
-    "aten.ravel",
-    "aten.real",
-    "aten.reshape",
-    "aten.reshape_as",
-    "aten.resolve_conj",
-    "aten.resolve_neg",
-    "aten.select",
-    "aten.slice",
-    "aten.split",
-    "aten.split_with_sizes",
-    "aten.squeeze",
-    "aten.swapaxes",
-    "aten.swapdims",
-    "aten.t",
-    "aten.tensor_split",
-    "aten.to",
-    "aten.transpose",
-    "aten.type_as",
-    "aten.unbind",
-    "aten.unflatten",
-    "aten.unfold",
-    "aten.unsafe_chunk",
-    "aten.unsafe_split",
-    "aten.unsafe_split_with_sizes",
-    "aten.unsqueeze",
-    "aten.view",
-    "aten.view_as",
-    "aten.view_as_complex",
-    "aten.view_as_real",
-    "aten.vsplit",
-];
-
-const RANDOM: &[&str] = &[
-    "aten._fused_dropout",
-    "aten._sample_dirichlet",
-    "aten._standard_gamma",
-    "aten.bernoulli",
-    "aten.binomial",
-    "aten.cauchy",
-    "aten.empty",
-    "aten.empty_like",
-    "aten.empty_permuted",
-    "aten.empty_strided",
-    "aten.exponential",
-    "aten.geometric",
-    "aten.log_normal",
-    "aten.multinomial",
-    "aten.native_dropout",
-    "aten.new_empty",
-    "aten.new_empty_strided",
-    "aten.normal",
-    "aten.normal_functional",
-    "aten.poisson",
-    "aten.rand",
-    "aten.rand_like",
-    "aten.randint",
-    "aten.randint_like",
-    "aten.randn",
-    "aten.randn_like",
-    "aten.random",
-    "aten.randperm",
-    "aten.uniform",
-];
-
-/// Random while training only: told by the argument `train` or `training`.
-const RANDOM_IN_TRAINING: &[&str] = &[
-    "aten.alpha_dropout",
-    "aten.dropout",
-    "aten.feature_alpha_dropout",
-    "aten.feature_dropout",
-    "aten.gru",
-    "aten.lstm",
-    "aten.rnn_relu",
-    "aten.rnn_tanh",
-    "aten.rrelu",
-    "aten.rrelu_with_noise",
-];
-
-const ASSERTS: &[&str] = &[
-    "aten._assert_async",
-    "aten._assert_scalar",
-    "aten._assert_tensor_metadata",
-    "aten.sym_constrain_range",
-    "aten.sym_constrain_range_for_size",
-];
-
-/// Normalisations that update their running statistics unless they are told to use them.
-const UPDATE_STATISTICS: &[&str] = &[
-    "aten._batch_norm_with_update",
-    "aten._native_batch_norm_legit",
-    "aten.batch_norm",
-    "aten.cudnn_batch_norm",
-    "aten.instance_norm",
-    "aten.miopen_batch_norm",
-    "aten.native_batch_norm",
-];
-
-/// Python's in-place operators, which end in two underscores like the others.
-const IN_PLACE_OPERATORS: &[&str] =
-    &["aten.__iand__", "aten.__ilshift__", "aten.__ior__", "aten.__irshift__", "aten.__ixor__"];
-
 /// The effect of `node`. A name that ends in one underscore writes to `self`, as everywhere in ATen.
 pub fn effect_of(node: &Node) -> Effect {
     let (name, base) = (node.op.without_overload(), node.op.base());
-    if !KNOWN_LIBRARIES.contains(&name.split('.').next().unwrap_or(name)) {
+    let quantised = QUANTISED.iter().find(|(known, _)| *known == name).map(|(_, effect)| *effect);
+    let is_known = quantised.is_some() || KNOWN_LIBRARIES.contains(&name.split('.').next().unwrap_or(name));
+    if !is_known || writes_unnamed_operands(node) {
         Effect::Opaque
-    } else if writes_self(name, base) || node.arg("out").is_some() || updates_statistics(node, name) {
+    } else if writes_self(name, base) || writes_others(node, name) {
         Effect::Write
     } else if RANDOM.contains(&name) || is_random_in_training(node, name) {
         Effect::Random
@@ -197,10 +49,10 @@ pub fn effect_of(node: &Node) -> Effect {
         Effect::View
     } else if ASSERTS.contains(&name) {
         Effect::Assert
-    } else if base.starts_with("dequantize_") {
-        Effect::Dequantize
-    } else if base.starts_with("quantize_") {
-        Effect::Quantize
+    } else if let Some(effect) = quantised {
+        effect
+    } else if sounds_quantised(name, base) {
+        Effect::Unknown
     } else {
         Effect::Pure
     }
@@ -216,6 +68,7 @@ pub fn written_operands(node: &Node) -> Vec<ValueId> {
             .for_each(|arg| arg.for_each_value(|value| values.push(value)));
         values
     };
+    let name = node.op.without_overload();
     match effect_of(node) {
         Effect::Opaque => {
             let mut values = Vec::new();
@@ -223,10 +76,8 @@ pub fn written_operands(node: &Node) -> Vec<ValueId> {
             values
         }
         Effect::Write if node.arg("out").is_some() => of_args(&["out"]),
-        Effect::Write if UPDATE_STATISTICS.contains(&node.op.without_overload()) => {
-            of_args(&["running_mean", "running_var"])
-        }
-        Effect::Write => match of_args(&["self"]) {
+        Effect::Write if UPDATE_STATISTICS.contains(&name) => of_args(&["running_mean", "running_var"]),
+        Effect::Write => match written_args(name).map_or_else(|| of_args(&["self"]), of_args) {
             values if values.is_empty() => shared_operands(node),
             values => values,
         },
@@ -256,6 +107,28 @@ fn writes_self(name: &str, base: &str) -> bool {
     // `detach_` changes no element.
     IN_PLACE_OPERATORS.contains(&name)
         || (base.ends_with('_') && !base.ends_with("__") && name != "aten.detach_")
+}
+
+/// The operands that a writer of the table writes to.
+fn written_args(name: &str) -> Option<&'static [&'static str]> {
+    WRITERS.iter().find(|(writer, _)| *writer == name).map(|(_, operands)| *operands)
+}
+
+fn writes_others(node: &Node, name: &str) -> bool {
+    node.arg("out").is_some() || written_args(name).is_some() || updates_statistics(node, name)
+}
+
+/// Whether an overload writes to operands under other names than `out`.
+fn writes_unnamed_operands(node: &Node) -> bool {
+    let overload =
+        node.op.as_str().strip_prefix(node.op.without_overload()).unwrap_or("").trim_start_matches('.');
+    let writes = OUT_OVERLOADS.contains(&overload) || overload == "out" || overload.ends_with("_out");
+    writes && (node.arg("out").is_none() || node.op.base().starts_with("_fused_"))
+}
+
+fn sounds_quantised(name: &str, base: &str) -> bool {
+    let has_own_library = name.starts_with("quantized_decomposed.") || name.starts_with("torchao.");
+    has_own_library || base.contains("quantize") || base.contains("qparams")
 }
 
 fn is_false(arg: Option<&Arg>) -> bool {
@@ -298,6 +171,23 @@ mod tests {
         assert_eq!(effect("aten._assert_tensor_metadata.default"), Effect::Assert);
         assert_eq!(effect("mylib.update.default"), Effect::Opaque);
         assert_eq!(effect("_operator.mul"), Effect::Pure);
+        assert_eq!(effect("prims.convert_element_type.default"), Effect::Pure);
+        assert_eq!(effect("prims.copy_to.default"), Effect::Opaque);
+        assert_eq!(effect("aten.sort.values"), Effect::Opaque);
+        assert_eq!(effect("aten.sort.stable"), Effect::Pure);
+        assert_eq!(effect("aten.native_layer_norm.out"), Effect::Opaque);
+    }
+
+    #[test]
+    fn names_that_sound_quantised_are_in_the_table_or_unknown() {
+        let effect = |name: &str| effect_of(&node(&format!("{name}(input=%x)")));
+        assert_eq!(effect("torchao.dequantize_affine_5.default"), Effect::Unknown);
+        assert_eq!(effect("quantized_decomposed.quantize_per_block.default"), Effect::Unknown);
+        assert_eq!(effect("aten.quantize_per_block.default"), Effect::Unknown);
+        assert_eq!(effect("aten.choose_qparams_again.default"), Effect::Unknown);
+        assert_eq!(effect("aten.quantile.default"), Effect::Pure);
+        assert_eq!(effect("aten.fake_quantize_per_channel_affine.default"), Effect::Pure);
+        assert_eq!(effect("quantized_decomposed.choose_qparams.tensor"), Effect::Pure);
     }
 
     #[test]
@@ -330,6 +220,13 @@ mod tests {
             "v1 v2"
         );
         assert_eq!(written("mylib.update.default(a=%x, b=%y)"), "v0 v1");
+        assert_eq!(
+            written("aten.fused_moving_avg_obs_fake_quant.default(self=%x, running_min=%y, scale=%z)"),
+            "v1 v2"
+        );
+        assert_eq!(written("aten.rrelu_with_noise.default(self=%x, noise=%y)"), "v1");
+        assert_eq!(written("aten._fused_sgd_.default(self=[%x], grads=[%y], lr=0.1)"), "v0 v1");
+        assert_eq!(written("aten.sort.values(self=%x, values=%y, indices=%z)"), "v0 v1 v2");
         assert_eq!(written("aten.add.Tensor(self=%x, other=%y)"), "");
     }
 }

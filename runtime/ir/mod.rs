@@ -6,6 +6,7 @@
 mod arg;
 mod constant;
 mod constness;
+mod effect_tables;
 mod effects;
 mod graph;
 mod method;

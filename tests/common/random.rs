@@ -77,6 +77,7 @@ struct Grower<'a> {
     choices: Choices<'a>,
     /// Values that an op may pick; the first six are inputs.
     tensors: Vec<ValueId>,
+    products: Vec<ValueId>,
     /// The quantised weight, its scales and its zero points.
     codes: Vec<ValueId>,
 }
@@ -206,7 +207,10 @@ impl Grower<'_> {
         let kind = self.choices.below(5);
         let bias = self.tensor();
         let factors = (self.choices.of(&[1.0, 0.0, 0.5]), self.choices.of(&[1.0, -0.25]));
-        let (start, count) = (self.choices.below(self.tensors.len()), self.tensors.len());
+        let count = self.tensors.len();
+        // Every second product tries the buffer and the constants first.
+        let start =
+            if self.choices.below(2) == 0 { 2 + self.choices.below(3) } else { self.choices.below(count) };
         for index in 0..count {
             let y = Arg::Value(self.tensors[(start + index) % count]);
             let (x, bias) = (x.clone(), bias.clone());
@@ -224,6 +228,7 @@ impl Grower<'_> {
                 _ => ("aten.linear.default", vec![("input", x), ("weight", y), ("bias", bias)]),
             };
             if self.add_call(op, args) {
+                self.products.extend(self.tensors.last());
                 return;
             }
         }
@@ -257,10 +262,12 @@ impl Grower<'_> {
         assert!(self.add_call("quantized_decomposed.dequantize_per_channel.default", args));
     }
 
-    /// Adds `x` quantised and dequantised again. Each has a scale of its own, so that no value lies half-way between two
-    /// codes, where the last bit of a sum would decide.
+    /// Adds `x`, a little smaller, quantised and dequantised again. The odd factors keep values, also those that come
+    /// back as state, from lying half-way between two codes, where the last bit of a sum would decide.
     fn grow_quantised(&mut self, x: Arg) {
-        let scale = 0.05 * (self.tensors.len() as f64 / 50.0).exp();
+        let (factor, scale) = ((-0.1f64).exp(), 0.05 * 0.37f64.exp());
+        assert!(self.add_call("aten.mul.Tensor", vec![("self", x), ("other", Arg::Float(factor))]));
+        let Some(&smaller) = self.tensors.last() else { return };
         let call = |value: Arg| {
             vec![
                 ("input", value),
@@ -271,7 +278,7 @@ impl Grower<'_> {
                 ("dtype", Arg::DType(DType::I8)),
             ]
         };
-        if self.add_call("quantized_decomposed.quantize_per_tensor.default", call(x)) {
+        if self.add_call("quantized_decomposed.quantize_per_tensor.default", call(Arg::Value(smaller))) {
             // The codes are for the dequantise alone: other ops want floats.
             let Some(codes) = self.tensors.pop() else { return };
             assert!(
@@ -300,7 +307,7 @@ impl Grower<'_> {
         true
     }
 
-    /// Returns the last values, and sometimes writes one back to the buffer.
+    /// Returns the last values and products, and sometimes writes one back to the buffer.
     fn finish(mut self) -> Method {
         let buffer = self.tensors[2];
         let fitting: Vec<ValueId> = self.tensors[6..]
@@ -312,7 +319,7 @@ impl Grower<'_> {
             let source = OutputSource::Value(self.choices.of(&fitting));
             self.graph.add_output(source, OutputKind::BufferMutation(buffer));
         }
-        for &value in self.tensors.iter().rev().take(5) {
+        for &value in self.tensors.iter().rev().take(5).chain(self.products.iter().rev().take(4)) {
             self.graph.add_output(OutputSource::Value(value), OutputKind::User);
         }
         self.graph.add_output(OutputSource::Scalar(Scalar::Int(1)), OutputKind::User);
@@ -340,6 +347,7 @@ fn grow_method(name: &str, constants: &Constants, choices: &[u16]) -> Method {
         graph: Graph::new(name),
         choices: Choices(choices.iter()),
         tensors: Vec::new(),
+        products: Vec::new(),
         codes: Vec::new(),
     };
     grower.add_inputs(constants);
