@@ -101,6 +101,24 @@ fn no_size_wraps() {
     }
 }
 
+/// With a row on the left, the columns are spread over work groups: more than 65535 need a second axis.
+#[test]
+fn products_of_any_width_keep_to_the_group_limit() {
+    for (m, n) in [(1, 270_336), (1, 2_703_360), (70_000 * 4, 8), (3, 2_703_361)] {
+        let method = program(&format!(
+            "graph wide
+input %a: float32[{m}, 8]
+input %b: float32[8, {n}]
+%y: float32[{m}, {n}] = aten.mm.default(self=%a, mat2=%b)
+output %y
+"
+        ));
+        let plan = plan_of(&method).unwrap_or_else(|error| panic!("{m} x {n}: {error}"));
+        let groups = plan.dispatches.iter().flat_map(|dispatch| dispatch.groups);
+        assert!(groups.into_iter().all(|groups| (1..=65535).contains(&groups)), "{plan}");
+    }
+}
+
 #[test]
 fn sizes_whose_product_wraps_are_refused() {
     let text = |sizes: &str, from: &str| {

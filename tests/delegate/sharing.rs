@@ -43,6 +43,21 @@ fn sessions_of_one_program_share_constants_and_not_states() {
 }
 
 #[test]
+fn the_report_says_what_the_device_holds() {
+    let method = classifier("reported", 64);
+    on_each_access(|context| {
+        let mut session = build(context, &method);
+        run(&mut session, &[floats(&[5, 64], 0)]);
+        let (report, held) = (session.memory_report(), context.gpu().memory_use());
+        let reported = report.constant_bytes + report.state_bytes + report.arena_bytes;
+        // Beside these there are the status words only.
+        assert!((reported..reported + 64).contains(&held.device_bytes), "{report:?} {held:?}");
+        assert_eq!(report.staging_bytes, held.host_bytes);
+        assert_eq!(report.arena_bytes, session.plan().unwrap().arena_bytes.iter().sum::<u64>());
+    });
+}
+
+#[test]
 fn a_tied_weight_is_held_once() {
     let text = |second: &str| {
         format!(
@@ -127,6 +142,8 @@ fn sessions_and_devices_drop_in_any_order() {
         drop(session);
         assert_eq!(gpu.counters().live_objects(), 0);
         drop(gpu);
+        // A session that nobody drops, as in a static: the process ends with it.
+        std::mem::forget(build(&open(validated(), access), &method));
         // The last of two sessions closes the device, on another thread.
         let opened = open(validated(), access);
         let log = opened.gpu().validation_log();

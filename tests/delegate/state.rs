@@ -4,9 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use vkdelegate::{
     base::{DType, ErrorKind, HostTensor, Value},
-    delegate::{Context, Session},
+    delegate::{BuildOptions, Context, Session},
     gpu::GpuError,
     ir::Method,
+    ops::Precision,
 };
 
 use crate::{common::reference, support::*};
@@ -41,7 +42,13 @@ struct Twin {
 
 impl Twin {
     fn new(context: &Arc<Context>, method: &Method) -> Twin {
-        Twin { session: build(context, method), states: HashMap::new() }
+        Twin::with_options(context, method, BuildOptions::default())
+    }
+
+    fn with_options(context: &Arc<Context>, method: &Method, options: BuildOptions) -> Twin {
+        let session =
+            Session::build(context, method.clone(), options).unwrap_or_else(|error| panic!("{error}"));
+        Twin { session, states: HashMap::new() }
     }
 
     fn run(&mut self, inputs: &[Value]) {
@@ -202,6 +209,27 @@ fn states_are_written_in_place_only_where_nobody_needs_the_old_value() {
             assert_eq!(got, in_place, "{name}: {plan}");
             for seed in 0..5 {
                 twin.run(&[floats(&[6, 6], seed)]);
+            }
+        }
+    });
+}
+
+/// All values here are exact in half precision, whether a node is pinned or not.
+#[test]
+fn states_in_half_precision_keep_their_values() {
+    on_each_access(|context| {
+        for pinned in [None, Some("n"), Some("nb")] {
+            for (name, text, _) in writers() {
+                let options = BuildOptions {
+                    precision: Precision::F16,
+                    pinned_f32: pinned.iter().map(ToString::to_string).collect(),
+                    ..BuildOptions::default()
+                };
+                let method = program(&format!("graph {name}\n{text}"));
+                let mut twin = Twin::with_options(context, &method, options);
+                for seed in 0..5 {
+                    twin.run(&[floats(&[6, 6], seed)]);
+                }
             }
         }
     });
