@@ -66,6 +66,21 @@ impl TransferLayout {
         layout.readback_bytes += STATUS_BYTES;
         layout
     }
+
+    /// Fails when a staging buffer would be larger than buffers can be.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::base::ErrorKind::Unsupported), with the bytes and the limit.
+    pub fn check(&self, max_buffer_bytes: u64) -> Result<()> {
+        for (what, bytes) in [("inputs", self.upload_bytes), ("outputs", self.readback_bytes)] {
+            if bytes > max_buffer_bytes {
+                return Err(Error::unsupported(format!(
+                    "the {what} take {bytes} bytes together; a buffer of this device holds {max_buffer_bytes}"
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// User outputs, then mutated inputs.

@@ -83,6 +83,8 @@ impl Session {
         if cfg!(debug_assertions) {
             plan::verify(&plan)?;
         }
+        let layout = TransferLayout::of(&plan);
+        layout.check(self.plan_options.profile.max_buffer_bytes)?;
         let mut constants = Vec::with_capacity(plan.prepacks.len());
         for prepack in &plan.prepacks {
             let key = prepack.key();
@@ -96,7 +98,6 @@ impl Session {
         if self.plans.len() >= KEPT_PLANS {
             self.plans.remove(0);
         }
-        let layout = TransferLayout::of(&plan);
         self.plans.push(ReadyPlan { key, plan, layout, constants, recording: None });
         Ok(())
     }

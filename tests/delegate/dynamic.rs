@@ -162,3 +162,14 @@ fn inputs_a_b_a_give_a_again() {
         assert_eq!(run(&mut session, &a), first);
     });
 }
+
+#[test]
+fn more_shapes_than_are_kept_come_and_go() {
+    let method = dynamic_mixer();
+    on_each_access(|context| {
+        let mut session = build(context, &method);
+        for length in (1..=12).chain((1..=12).rev()).chain([5, 7, 5]) {
+            assert_matches_host(&mut session, &[floats(&[length, 8], length)]);
+        }
+    });
+}

@@ -269,3 +269,36 @@ fn the_range_of_phones_takes_exactly_128_mib_and_splits_the_rest() {
         }
     });
 }
+
+/// An arena that no one buffer holds, and what no buffer holds at all.
+#[test]
+fn small_buffers_make_an_arena_of_several() {
+    const LIMIT: u64 = 64 << 10;
+    let overrides = CapsOverride { max_buffer_bytes: Some(LIMIT), ..CapsOverride::default() };
+    on_each_access_limited(overrides, |context| {
+        let text = |rows: usize, columns: usize| {
+            let sizes = format!("{rows}, {columns}");
+            format!(
+                "graph wide
+input %x: float32[{sizes}]
+%a: float32[{sizes}] = aten._softmax.default(self=%x, dim=0, half_to_float=false)
+%b: float32[{sizes}] = aten._softmax.default(self=%x, dim=1, half_to_float=false)
+%c: float32[{sizes}] = aten._softmax.default(self=%a, dim=1, half_to_float=false)
+%d: float32[{sizes}] = aten.mul.Tensor(self=%b, other=%c)
+%e: float32[{sizes}] = aten.add.Tensor(self=%d, other=%x)
+output %e
+"
+            )
+        };
+        let mut session = build(context, &program(&text(100, 100)));
+        assert_matches_host(&mut session, &[floats(&[100, 100], 0)]);
+        assert!(session.plan().unwrap().arena_bytes.len() > 1);
+        let error = try_build(context, &program(&text(200, 100))).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("80000 bytes") && error.to_string().contains("65536"), "{error}");
+        // Each output fits a buffer, but not the staging buffer of all.
+        let two = text(100, 100) + "output %c\n";
+        let error = try_build(context, &program(&two)).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("outputs take 80"), "{error}");
+    });
+}

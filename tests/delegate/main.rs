@@ -12,6 +12,7 @@ mod faults;
 mod inputs;
 mod limits;
 mod order;
+mod outputs;
 mod plans;
 mod sharing;
 mod state;

@@ -1,6 +1,6 @@
 //! Dispatches in order: chains, memory that is used again, and what a barrier is for.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use vkdelegate::{
     base::ErrorKind,
@@ -88,4 +88,20 @@ fn each_missing_barrier_is_caught() {
     run(&mut session, &[floats(&[64, 64], 0)]);
     let messages = log.messages();
     assert!(messages.iter().any(|message| message.contains("READ_AFTER_WRITE")), "{messages:?}");
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_a_timeout_and_harms_nothing() {
+    let method = program(&chain(50));
+    on_each_access(|context| {
+        let options = BuildOptions { timeout: Duration::ZERO, ..BuildOptions::default() };
+        let mut hasty = Session::build(context, method.clone(), options).unwrap();
+        for _ in 0..3 {
+            // The driver may be done before anybody asks.
+            if let Err(error) = hasty.run(&[floats(&[1000], 0)]) {
+                assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            }
+        }
+        assert_matches_host(&mut build(context, &method), &[floats(&[1000], 0)]);
+    });
 }

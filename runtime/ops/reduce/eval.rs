@@ -14,7 +14,8 @@ pub fn ints(values: &[i64], rows: usize, cols: usize, function: Function) -> Vec
 
 /// One row, reduced in double precision.
 pub fn float(row: &[f64], function: Function) -> f64 {
-    let sum = |term: fn(f64) -> f64| row.iter().map(|&v| term(v)).sum::<f64>();
+    // From 0.0: Rust's own sum of nothing is -0.0.
+    let sum = |term: fn(f64) -> f64| row.iter().fold(0.0, |sum, &v| sum + term(v));
     let divisor = function.divisor(row.len());
     let squared_distances = || {
         let mean = row.iter().sum::<f64>() / row.len() as f64;
