@@ -1,19 +1,26 @@
 //! Linear with quantised weights: tiles of `tile_m` rows and 4 columns an invocation.
 //!
-//! Weights are dequantised in registers, once a tile. Work groups: x counts tiles of rows, y groups of `local_x`
-//! panels of 4 columns. Parameters and layouts: see `lib/codes.glsl`.
+//! With `scales_last` there is one group, and sums are scaled at the end; else each weight is, or for one row each
+//! group's sum. Work groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns. All invocations of a
+//! group read the same rows of x. Parameters and layouts: see `lib/codes.glsl`.
 //! axis dtype = f32 f16
 //! axis bits = 4 8
-//! axis tile_m = 4 16
+//! axis tile_m = 1 4 16
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0
 //! spec 1 local_x = 32
 //! spec 2 x_vec4 = 0
 //! spec 3 has_zeros = 0
 //! spec 4 has_bias = 0
+//! spec 5 scales_last = 0
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/codes.glsl"
+
+vec4 weight4(ivec4 words, uint i, vec4 zeros, vec4 scales) {
+    vec4 w = code4(words, i) - zeros;
+    return scales_last != 0u || TILE_M == 1u ? w : w * scales;
+}
 
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
@@ -26,42 +33,51 @@ void main() {
         sums[r] = vec4(0.0);
     }
     uint codes_at = 4u * panel * blocks;
+    uint side_at = panel * side_stride;
+    vec4 total = vec4(0.0);
     uint whole = k / BLOCK;
-    for (uint block = 0u; block < whole; block++) {
-        ivec4 words = LOAD4(codes, codes_at);
-        codes_at += 4u;
-        uint at = scales_at(panel, block);
-        vec4 scales = LOAD4F(side, at);
-        vec4 zeros = zeros_of(at);
-        for (uint i = 0u; i < BLOCK; i += 4u) {
-            vec4 w0 = (code4(words, i) - zeros) * scales;
-            vec4 w1 = (code4(words, i + 1u) - zeros) * scales;
-            vec4 w2 = (code4(words, i + 2u) - zeros) * scales;
-            vec4 w3 = (code4(words, i + 3u) - zeros) * scales;
-            for (uint r = 0u; r < TILE_M; r++) {
-                vec4 v = load_x4(x_at[r]);
-                x_at[r] += 4u * x_k_stride;
-                sums[r] += v.x * w0;
-                sums[r] += v.y * w1;
-                sums[r] += v.z * w2;
-                sums[r] += v.w * w3;
+    for (uint group = 0u; group < groups; group++) {
+        vec4 scales = LOAD4F(side, side_at);
+        vec4 zeros = zeros_of(side_at);
+        side_at += has_zeros != 0u ? 8u : 4u;
+        for (uint rest = min(whole, group_blocks); rest > 0u; rest--) {
+            ivec4 words = LOAD4(codes, codes_at);
+            codes_at += 4u;
+            for (uint i = 0u; i < BLOCK; i += 4u) {
+                vec4 w0 = weight4(words, i, zeros, scales);
+                vec4 w1 = weight4(words, i + 1u, zeros, scales);
+                vec4 w2 = weight4(words, i + 2u, zeros, scales);
+                vec4 w3 = weight4(words, i + 3u, zeros, scales);
+                for (uint r = 0u; r < TILE_M; r++) {
+                    vec4 v = load_x4(x_at[r]);
+                    x_at[r] += 4u * x_k_stride;
+                    sums[r] += v.x * w0;
+                    sums[r] += v.y * w1;
+                    sums[r] += v.z * w2;
+                    sums[r] += v.w * w3;
+                }
             }
         }
-    }
-    if (whole < blocks) {
-        ivec4 words = LOAD4(codes, codes_at);
-        uint at = scales_at(panel, whole);
-        vec4 scales = LOAD4F(side, at);
-        vec4 zeros = zeros_of(at);
-        for (uint i = 0u; i < k - whole * BLOCK; i++) {
-            vec4 w = (code4(words, i) - zeros) * scales;
-            for (uint r = 0u; r < TILE_M; r++) {
-                sums[r] += LOADF(x, x_at[r]) * w;
-                x_at[r] += x_k_stride;
+        // A block that K does not fill: there is one group then.
+        if (whole < blocks) {
+            ivec4 words = LOAD4(codes, codes_at);
+            for (uint i = 0u; i < k - whole * BLOCK; i++) {
+                vec4 w = weight4(words, i, zeros, scales);
+                for (uint r = 0u; r < TILE_M; r++) {
+                    sums[r] += LOADF(x, x_at[r]) * w;
+                    x_at[r] += x_k_stride;
+                }
             }
         }
+        if (scales_last != 0u) {
+            for (uint r = 0u; r < TILE_M; r++) sums[r] *= scales;
+        } else if (TILE_M == 1u) {
+            total += sums[0] * scales;
+            sums[0] = vec4(0.0);
+        }
     }
-    vec4 bias = biases(panel);
+    if (scales_last == 0u && TILE_M == 1u) sums[0] = total;
+    vec4 bias = has_bias != 0u ? LOAD4F(side, side_at) : vec4(0.0);
     for (uint r = 0u; r < TILE_M; r++) {
         uint row = first_row + r;
         if (row >= m) return;

@@ -199,6 +199,11 @@ fn one_row_of_any_length() {
         }
         Case::new(1, 6144, 3, bits).check();
         Case { has_zeros: true, has_bias: true, ..Case::new(1, 257, 512, bits) }.check();
+        for n in [255, 256, 301] {
+            Case::new(1, 40, n, bits).check();
+            Case { group: 32, has_bias: true, ..Case::new(1, 96, n, bits) }.check();
+            Case { group: 8, has_zeros: true, ..Case::new(1, 40, n, bits) }.check();
+        }
     }
 }
 

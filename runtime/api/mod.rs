@@ -18,7 +18,7 @@ pub use inspect::Inspection;
 pub use program::{InputInfo, MethodInfo, Program};
 pub use report::{DelegateReport, DispatchTime, KernelUse};
 #[doc(hidden)]
-pub use sample::linear_program;
+pub use sample::{linear_program, quantised_linear_program};
 
 pub use crate::{
     base::{DType, Error, ErrorKind, HostTensor, Refusal, Result, Scalar, Value},

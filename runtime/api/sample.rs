@@ -3,7 +3,9 @@
 use super::program::{MethodInfo, Program};
 use crate::{
     base::{DType, Error, HostTensor, Result, SymExpr, Value, shape},
-    ir::{Arg, Constant, Graph, InputKind, OpName, OutputKind, OutputSource, TensorType, Type},
+    ir::{
+        Arg, Constant, Graph, InputKind, IntArg, OpName, OutputKind, OutputSource, TensorType, Type, ValueId,
+    },
     plan::{self, InputMeta},
 };
 
@@ -85,4 +87,56 @@ pub fn linear_program(m: usize, k: usize, n: usize, dtype: DType) -> Result<Prog
         graph.add_output(OutputSource::Value(output), OutputKind::User);
     }
     Program::from_graph(graph)
+}
+
+/// A program of one `linear` of an `[m, k]` input of float32 with an `[n, k]` weight in codes of `bits`, 8 or 4: a scale
+/// for each row in 8 bits; in 4 bits one for each 32 columns where those divide K.
+///
+/// # Errors
+/// When a size is too large, or `bits` is neither 8 nor 4.
+pub fn quantised_linear_program(m: usize, k: usize, n: usize, bits: u8) -> Result<Program> {
+    if bits != 8 && bits != 4 {
+        return Err(Error::invalid_input(format!("codes have 8 or 4 bits, not {bits}")));
+    }
+    let group = if bits == 4 && k.is_multiple_of(32) { 32 } else { k };
+    let (low, high) = (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1);
+    let mut numbers = Numbers(3);
+    let span = 1i64 << bits;
+    let codes: Vec<i64> =
+        (0..shape::numel(&[n, k])?).map(|_| i64::from(numbers.next()) % span + low).collect();
+    let mut graph = Graph::new("linear");
+    let float = |sizes: &[usize]| {
+        let sizes = sizes.iter().map(|&size| SymExpr::Const(size as i64)).collect();
+        Type::Tensor(TensorType { dtype: DType::F32, sizes })
+    };
+    let x = graph.add_input("x", float(&[m, k]), InputKind::User)?;
+    let codes = Constant::from_tensor("weight", HostTensor::from_i64s(DType::I8, vec![n, k], &codes)?);
+    let codes = graph.add_constant_input("weight", codes, InputKind::Parameter)?;
+    let scales = numbers.tensor(DType::F32, &[n, k / group.max(1)])?;
+    let scales =
+        graph.add_constant_input("scales", Constant::from_tensor("scales", scales), InputKind::Parameter)?;
+    let block = [1, group as i64].map(IntArg::Const).to_vec();
+    let args = [
+        ("input", Arg::Value(codes)),
+        ("block_size", Arg::Ints(block)),
+        ("scale", Arg::Value(scales)),
+        ("zero_point", Arg::None),
+        ("input_dtype", Arg::DType(DType::I8)),
+        ("quant_min", Arg::Int(low)),
+        ("quant_max", Arg::Int(high)),
+    ];
+    let weight =
+        add_node(&mut graph, "dequantize", "torchao.dequantize_affine.default", &args, float(&[n, k]))?;
+    let args = [("input", Arg::Value(x)), ("weight", Arg::Value(weight))];
+    let y = add_node(&mut graph, "linear", "aten.linear.default", &args, float(&[m, n]))?;
+    graph.add_output(OutputSource::Value(y), OutputKind::User);
+    Program::from_graph(graph)
+}
+
+/// Adds a node with one output of its own name.
+fn add_node(graph: &mut Graph, name: &str, op: &str, args: &[(&str, Arg)], ty: Type) -> Result<ValueId> {
+    let args = args.iter().map(|(name, arg)| (name.to_string(), arg.clone())).collect();
+    let node = graph.add_node(name, OpName::new(op), args, vec![(name.to_string(), ty)])?;
+    let output = graph.node(node)?.outputs.first().copied();
+    output.ok_or_else(|| Error::internal("a node has no output"))
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Instant};
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use serde_json::{Value as Json, json};
-use vkdelegate::{DType, Delegate, Gpu, Program, Value, linear_program};
+use vkdelegate::{DType, Delegate, Gpu, Program, Value, linear_program, quantised_linear_program};
 
 use crate::{
     Verdict,
@@ -55,6 +55,10 @@ enum OpArg {
 enum DTypeArg {
     F32,
     F16,
+    /// Activations in f32, weights in 8-bit codes with a scale for each row.
+    Int8,
+    /// Activations in f32, weights in 4-bit codes with a scale for each 32 columns.
+    Int4,
 }
 
 impl DTypeArg {
@@ -62,6 +66,8 @@ impl DTypeArg {
         match self {
             DTypeArg::F32 => "f32",
             DTypeArg::F16 => "f16",
+            DTypeArg::Int8 => "int8",
+            DTypeArg::Int4 => "int4",
         }
     }
 }
@@ -94,7 +100,14 @@ struct Subject {
     shape: String,
     dtype: &'static str,
     /// For one op: the product whose operations are counted.
-    product: Option<(Shape, usize)>,
+    product: Option<Product>,
+}
+
+/// One matrix product: its shape, bytes of an activation, and of a weight.
+struct Product {
+    shape: Shape,
+    element_bytes: f64,
+    weight_bytes: f64,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
@@ -119,11 +132,13 @@ pub fn run(args: Args) -> Result<Verdict> {
 
 fn subject(args: &Args) -> Result<Subject> {
     if let (Some(OpArg::Linear), Some(shape)) = (args.op, args.shape) {
-        let (dtype, element_bytes) = match args.dtype {
-            DTypeArg::F32 => (DType::F32, 4),
-            DTypeArg::F16 => (DType::F16, 2),
+        let Shape { m, k, n } = shape;
+        let (program, element_bytes, weight_bytes) = match args.dtype {
+            DTypeArg::F32 => (linear_program(m, k, n, DType::F32)?, 4.0, 4.0),
+            DTypeArg::F16 => (linear_program(m, k, n, DType::F16)?, 2.0, 2.0),
+            DTypeArg::Int8 => (quantised_linear_program(m, k, n, 8)?, 4.0, 1.0),
+            DTypeArg::Int4 => (quantised_linear_program(m, k, n, 4)?, 4.0, 0.5),
         };
-        let program = linear_program(shape.m, shape.k, shape.n, dtype)?;
         let inputs = program.only_method()?.sample_inputs()?;
         return Ok(Subject {
             program,
@@ -132,7 +147,7 @@ fn subject(args: &Args) -> Result<Subject> {
             name: "linear".to_string(),
             shape: format!("{}x{}x{}", shape.m, shape.k, shape.n),
             dtype: args.dtype.as_str(),
-            product: Some((shape, element_bytes)),
+            product: Some(Product { shape, element_bytes, weight_bytes }),
         });
     }
     let path = args.model.as_ref().ok_or_else(|| anyhow!("a model or --op is needed"))?;
@@ -235,9 +250,12 @@ fn document(
 ) -> Json {
     let p50 = times.quantile(0.5);
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let flops = subject.product.map(|(Shape { m, k, n }, _)| 2.0 * m as f64 * k as f64 * n as f64);
-    let moved_bytes = subject.product.map(|(Shape { m, k, n }, element_bytes)| {
-        element_bytes as f64 * (m as f64 * k as f64 + k as f64 * n as f64 + n as f64 + m as f64 * n as f64)
+    let sizes =
+        |product: &Product| [product.shape.m, product.shape.k, product.shape.n].map(|size| size as f64);
+    let flops = subject.product.as_ref().map(sizes).map(|[m, k, n]| 2.0 * m * k * n);
+    let moved_bytes = subject.product.as_ref().map(|product| {
+        let [m, k, n] = sizes(product);
+        product.element_bytes * (m * k + n + m * n) + product.weight_bytes * k * n
     });
     let giga_per_second = |amount: Option<f64>, ms: Option<f64>| {
         amount.zip(ms).map_or(Json::Null, |(amount, ms)| output::number(amount / ms / 1e6))

@@ -17,7 +17,8 @@ PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)
     uint m; uint n; uint k;
     uint blocks;         // of a panel
     uint groups;         // of a panel
-    float group_inverse; // 1 / blocks of a group
+    uint group_blocks;   // of a group
+    float group_inverse; // 1 / group_blocks
     uint side_stride;    // floats of a panel
     uint x_row_stride; uint x_k_stride; uint y_row_stride;
 )
@@ -41,10 +42,6 @@ vec4 zeros_of(uint at) { return has_zeros != 0u ? LOAD4F(side, at + 4u) : vec4(0
 vec4 load_x4(uint at) {
     if (x_vec4 != 0u) return LOAD4F(x, at);
     return vec4(LOADF(x, at), LOADF(x, at + x_k_stride), LOADF(x, at + 2u * x_k_stride), LOADF(x, at + 3u * x_k_stride));
-}
-
-vec4 biases(uint panel) {
-    return has_bias != 0u ? LOAD4F(side, panel * side_stride + groups * (has_zeros != 0u ? 8u : 4u)) : vec4(0.0);
 }
 
 #endif

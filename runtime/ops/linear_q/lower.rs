@@ -69,8 +69,16 @@ impl Launch {
             first.emit(cx)?;
             return second.emit(cx);
         }
-        let dispatch = if self.rows() == 1 { self.row_dispatch(cx)? } else { self.tile_dispatch(cx)? };
+        let dispatch = if self.shares_rows(cx) { self.row_dispatch(cx)? } else { self.tile_dispatch(cx)? };
         cx.emit(dispatch)
+    }
+
+    /// Whether invocations share the columns of a single row, so that there is work for all of them. A CPU has few
+    /// lanes, and reads x best where all of them read the same element.
+    fn shares_rows(&self, cx: &Lowering<'_>) -> bool {
+        const PANELS_ENOUGH: usize = 64;
+        let has_enough = cx.profile().class == DeviceClass::Cpu && self.codes.sizes[0] >= PANELS_ENOUGH;
+        self.rows() == 1 && !has_enough
     }
 
     fn rows(&self) -> usize {
@@ -99,8 +107,7 @@ impl Launch {
             return Some(self.halved_rows(at));
         }
         let panels = self.codes.sizes[0];
-        let columns_too_many =
-            too_big(&self.codes) || too_big(&self.side) || self.rows() > 1 && panels.div_ceil(32) > groups_y;
+        let columns_too_many = too_big(&self.codes) || too_big(&self.side) || panels.div_ceil(32) > groups_y;
         (columns_too_many && panels > 1).then(|| self.halved_panels(panels / 2))
     }
 
@@ -131,7 +138,11 @@ impl Launch {
 
     /// Rows of one invocation's tile: see the float product.
     fn tile_rows(&self, cx: &Lowering<'_>) -> usize {
-        if cx.profile().class == DeviceClass::Cpu && self.rows() > 8 { 16 } else { 4 }
+        match self.rows() {
+            1 => 1,
+            9.. if cx.profile().class == DeviceClass::Cpu => 16,
+            _ => 4,
+        }
     }
 
     fn x_vec4(&self) -> bool {
@@ -139,9 +150,8 @@ impl Launch {
         self.x.strides[1] == 1 && rows_aligned && self.x.starts_aligned4()
     }
 
-    fn group_inverse(&self) -> f32 {
-        let blocks = self.codes.sizes[1] / 4;
-        (self.layout.groups as f64 / blocks.max(1) as f64) as f32
+    fn group_blocks(&self) -> usize {
+        (self.codes.sizes[1] / 4).div_ceil(self.layout.groups).max(1)
     }
 
     /// Regions of x and codes; without columns there is nothing to bind in their place but the side table.
@@ -172,7 +182,8 @@ impl Launch {
             k: self.x.sizes[1] as u32,
             blocks: (self.codes.sizes[1] / 4) as u32,
             groups: self.layout.groups as u32,
-            group_inverse: self.group_inverse(),
+            group_blocks: self.group_blocks() as u32,
+            group_inverse: (1.0 / self.group_blocks() as f64) as f32,
             side_stride: self.layout.stride() as u32,
             x_row_stride: 0,
             x_k_stride: self.x.strides[1] as u32,
@@ -188,13 +199,18 @@ impl Launch {
         let axes = Axes {
             dtype: float_axis!(linear_codes, self.x.element)?,
             bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-            tile_m: if tile == 16 { TileM::TileM16 } else { TileM::TileM4 },
+            tile_m: match tile {
+                1 => TileM::TileM1,
+                4 => TileM::TileM4,
+                _ => TileM::TileM16,
+            },
         };
         let spec = Spec {
             round_mode: cx.round_mode(self.y.dtype, self.y.element),
             x_vec4: u32::from(self.x_vec4()),
             has_zeros: u32::from(self.layout.has_zeros),
             has_bias: u32::from(self.layout.has_bias),
+            scales_last: u32::from(self.layout.groups == 1),
             ..Spec::default()
         };
         let [x, codes] = self.regions();
@@ -208,7 +224,8 @@ impl Launch {
             k: self.x.sizes[1] as u32,
             blocks: (self.codes.sizes[1] / 4) as u32,
             groups: self.layout.groups as u32,
-            group_inverse: self.group_inverse(),
+            group_blocks: self.group_blocks() as u32,
+            group_inverse: (1.0 / self.group_blocks() as f64) as f32,
             side_stride: self.layout.stride() as u32,
             x_row_stride: stride(self.x.strides[0])?,
             x_k_stride: stride(self.x.strides[1])?,
