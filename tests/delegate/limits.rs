@@ -81,7 +81,7 @@ fn operands_start_anywhere_under_any_alignment() {
     for (alignment_bytes, offset_elems, per_target) in [(16, 3, 1), (64, 3, 3), (256, 1, 1)] {
         let options = GpuOptions { overrides: with_alignment(alignment_bytes), ..validated() };
         with_context(options, Access::Ssbo, |context| {
-            assert_eq!(context.profile().storage_offset_alignment_bytes, alignment_bytes);
+            assert!(context.profile().storage_offset_alignment_bytes >= alignment_bytes);
             let (ran, refused) = run_cases(context, per_target, offset_elems);
             assert!(ran > 150 && refused.is_empty(), "{ran}, {refused:?}");
         });

@@ -81,7 +81,7 @@ fn each_missing_barrier_is_caught() {
     let log = context.gpu().validation_log();
     assert_silent(&log);
     let options = BuildOptions {
-        hooks: BuildHooks { dropped_barrier: barriers.last().copied(), ..BuildHooks::default() },
+        hooks: BuildHooks { dropped_barrier: barriers.last().copied() },
         ..BuildOptions::default()
     };
     let mut session = Session::build(&context, method, options).unwrap();

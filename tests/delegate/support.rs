@@ -55,7 +55,7 @@ pub fn assert_silent(log: &ValidationLog) {
 
 /// Runs `test` once for each access that the device offers.
 pub fn on_each_access(test: impl Fn(&Arc<Context>)) {
-    on_each_access_with(|| validated(), test);
+    on_each_access_with(validated, test);
 }
 
 /// Runs `test` once for each access that the device offers, on devices opened with `options`.
