@@ -6,6 +6,7 @@
 pub mod compare;
 mod delegate;
 mod device;
+pub mod graph;
 mod inspect;
 mod program;
 mod report;

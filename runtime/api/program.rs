@@ -1,11 +1,16 @@
 //! A loaded program and what its methods take.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
+use super::graph::GraphBuilder;
 use crate::{
     base::{Error, HostTensor, Result, Value},
     import,
-    ir::{self, Graph, Method, Type},
+    ir::{Method, Type},
 };
 
 /// The name under which a program with one method may be asked for, whatever the archive calls it.
@@ -43,20 +48,18 @@ impl Program {
         Ok(Program { methods: import::from_bytes(bytes.into())?.methods.into() })
     }
 
-    /// A program whose only method is `graph`, built in Rust.
+    /// A program whose methods are built in Rust; see [`graph`](crate::graph).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidGraph`](crate::ErrorKind::InvalidGraph) when the graph breaks a rule of the IR.
-    #[doc(hidden)]
-    pub fn from_graph(graph: Graph) -> Result<Program> {
-        ir::verify(&graph)?;
-        let method = Method {
-            graph,
-            ranges: Default::default(),
-            fixed_inputs: Default::default(),
-            dialect: String::new(),
-        };
-        Ok(Program { methods: [method].into() })
+    /// [`ErrorKind::InvalidGraph`](crate::ErrorKind::InvalidGraph) when there is no method, two have one name, or one
+    /// breaks a rule of graphs: a write-back to what is no buffer, for one.
+    pub fn from_graphs(graphs: impl IntoIterator<Item = GraphBuilder>) -> Result<Program> {
+        let methods = graphs.into_iter().map(GraphBuilder::into_method).collect::<Result<Vec<_>>>()?;
+        let names: BTreeSet<&str> = methods.iter().map(|method| method.graph.name()).collect();
+        if methods.is_empty() || names.len() < methods.len() {
+            return Err(Error::invalid_graph("a program has methods, each with a name of its own"));
+        }
+        Ok(Program { methods: methods.into() })
     }
 
     /// The methods, in the order of the file.

@@ -1,11 +1,12 @@
 //! Inputs made up for a method, and programs of one op: what benchmarks and comparisons run when nothing is given.
 
-use super::program::{MethodInfo, Program};
+use super::{
+    graph::GraphBuilder,
+    program::{MethodInfo, Program},
+};
 use crate::{
-    base::{DType, Error, HostTensor, Result, SymExpr, Value, shape},
-    ir::{
-        Arg, Constant, Graph, InputKind, IntArg, OpName, OutputKind, OutputSource, TensorType, Type, ValueId,
-    },
+    base::{DType, Error, HostTensor, Result, Value, shape},
+    ir::Arg,
     plan::{self, InputMeta},
 };
 
@@ -68,25 +69,15 @@ pub fn linear_program(m: usize, k: usize, n: usize, dtype: DType) -> Result<Prog
     if !dtype.is_float() {
         return Err(Error::invalid_input(format!("a linear program is made of floats, not of {dtype}")));
     }
-    let tensor = |sizes: &[usize]| {
-        let sizes = sizes.iter().map(|&size| SymExpr::Const(size as i64)).collect();
-        Type::Tensor(TensorType { dtype, sizes })
-    };
     let mut numbers = Numbers(2);
-    let mut graph = Graph::new("linear");
-    let x = graph.add_input("x", tensor(&[m, k]), InputKind::User)?;
-    let weight = Constant::from_tensor("weight", numbers.tensor(dtype, &[n, k])?);
-    let weight = graph.add_constant_input("weight", weight, InputKind::Parameter)?;
-    let bias = Constant::from_tensor("bias", numbers.tensor(dtype, &[n])?);
-    let bias = graph.add_constant_input("bias", bias, InputKind::Parameter)?;
-    let args = [("input", x), ("weight", weight), ("bias", bias)];
-    let args = args.map(|(name, value)| (name.to_string(), Arg::Value(value))).to_vec();
-    let outputs = vec![("linear".to_string(), tensor(&[m, n]))];
-    let node = graph.add_node("linear", OpName::new("aten.linear.default"), args, outputs)?;
-    for output in graph.node(node)?.outputs.clone() {
-        graph.add_output(OutputSource::Value(output), OutputKind::User);
-    }
-    Program::from_graph(graph)
+    let mut graph = GraphBuilder::new("linear");
+    let x = graph.input("x", dtype, &[m, k])?;
+    let weight = graph.parameter("weight", numbers.tensor(dtype, &[n, k])?)?;
+    let bias = graph.parameter("bias", numbers.tensor(dtype, &[n])?)?;
+    let args = [("input", x.into()), ("weight", weight.into()), ("bias", bias.into())];
+    let y = graph.call("aten.linear.default", args)?;
+    graph.output(y);
+    graph.build()
 }
 
 /// A program of one `linear` of an `[m, k]` input of float32 with an `[n, k]` weight in codes of `bits`, 8 or 4: a scale
@@ -104,39 +95,22 @@ pub fn quantised_linear_program(m: usize, k: usize, n: usize, bits: u8) -> Resul
     let span = 1i64 << bits;
     let codes: Vec<i64> =
         (0..shape::numel(&[n, k])?).map(|_| i64::from(numbers.next()) % span + low).collect();
-    let mut graph = Graph::new("linear");
-    let float = |sizes: &[usize]| {
-        let sizes = sizes.iter().map(|&size| SymExpr::Const(size as i64)).collect();
-        Type::Tensor(TensorType { dtype: DType::F32, sizes })
-    };
-    let x = graph.add_input("x", float(&[m, k]), InputKind::User)?;
-    let codes = Constant::from_tensor("weight", HostTensor::from_i64s(DType::I8, vec![n, k], &codes)?);
-    let codes = graph.add_constant_input("weight", codes, InputKind::Parameter)?;
-    let scales = numbers.tensor(DType::F32, &[n, k / group.max(1)])?;
-    let scales =
-        graph.add_constant_input("scales", Constant::from_tensor("scales", scales), InputKind::Parameter)?;
-    let block = [1, group as i64].map(IntArg::Const).to_vec();
+    let codes = HostTensor::from_i64s(DType::I8, vec![n, k], &codes)?;
+    let mut graph = GraphBuilder::new("linear");
+    let x = graph.input("x", DType::F32, &[m, k])?;
+    let codes = graph.parameter("weight", codes)?;
+    let scales = graph.parameter("scales", numbers.tensor(DType::F32, &[n, k / group.max(1)])?)?;
     let args = [
-        ("input", Arg::Value(codes)),
-        ("block_size", Arg::Ints(block)),
-        ("scale", Arg::Value(scales)),
+        ("input", codes.into()),
+        ("block_size", [1, group as i64].into()),
+        ("scale", scales.into()),
         ("zero_point", Arg::None),
-        ("input_dtype", Arg::DType(DType::I8)),
-        ("quant_min", Arg::Int(low)),
-        ("quant_max", Arg::Int(high)),
+        ("input_dtype", DType::I8.into()),
+        ("quant_min", low.into()),
+        ("quant_max", high.into()),
     ];
-    let weight =
-        add_node(&mut graph, "dequantize", "torchao.dequantize_affine.default", &args, float(&[n, k]))?;
-    let args = [("input", Arg::Value(x)), ("weight", Arg::Value(weight))];
-    let y = add_node(&mut graph, "linear", "aten.linear.default", &args, float(&[m, n]))?;
-    graph.add_output(OutputSource::Value(y), OutputKind::User);
-    Program::from_graph(graph)
-}
-
-/// Adds a node with one output of its own name.
-fn add_node(graph: &mut Graph, name: &str, op: &str, args: &[(&str, Arg)], ty: Type) -> Result<ValueId> {
-    let args = args.iter().map(|(name, arg)| (name.to_string(), arg.clone())).collect();
-    let node = graph.add_node(name, OpName::new(op), args, vec![(name.to_string(), ty)])?;
-    let output = graph.node(node)?.outputs.first().copied();
-    output.ok_or_else(|| Error::internal("a node has no output"))
+    let weight = graph.call("torchao.dequantize_affine.default", args)?;
+    let y = graph.call("aten.linear.default", [("input", x.into()), ("weight", weight.into())])?;
+    graph.output(y);
+    graph.build()
 }

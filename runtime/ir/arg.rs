@@ -101,6 +101,30 @@ pub enum Arg {
     Opaque(String),
 }
 
+macro_rules! from_one {
+    ($($from:ty => $kind:ident),*) => {
+        $(impl From<$from> for Arg {
+            fn from(value: $from) -> Arg {
+                Arg::$kind(value)
+            }
+        })*
+    };
+}
+
+from_one!(ValueId => Value, i64 => Int, f64 => Float, bool => Bool, DType => DType);
+
+impl<const N: usize> From<[i64; N]> for Arg {
+    fn from(items: [i64; N]) -> Arg {
+        Arg::Ints(items.map(IntArg::Const).to_vec())
+    }
+}
+
+impl<const N: usize> From<[ValueId; N]> for Arg {
+    fn from(values: [ValueId; N]) -> Arg {
+        Arg::Values(values.map(Some).to_vec())
+    }
+}
+
 impl Arg {
     /// The value, if the argument is one value.
     pub fn as_value(&self) -> Option<ValueId> {

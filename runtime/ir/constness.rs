@@ -83,11 +83,11 @@ impl Constness {
             let name = || input_name(graph, input.value, input.kind);
             let fact = match (input.kind, writes.writer_of(graph, input.value)?) {
                 (InputKind::User, _) => runtime(Reason::UserInput(name())),
-                _ if !graph.has_signature() => runtime(Reason::NoSignature(name())),
                 (_, Some(by)) => {
                     let what = Some(described(graph, input.value, input.kind));
                     runtime(Reason::WrittenBack { what, by })
                 }
+                _ if !graph.has_signature() => runtime(Reason::NoSignature(name())),
                 (_, None) => Fact::Constant,
             };
             facts.insert(input.value, fact);
@@ -178,8 +178,16 @@ impl Constness {
 ///
 /// Only [`Constness::tensor_ref`] makes one, and only for a value that it has shown to be constant:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0451
 /// let forged = vkdelegate::ir::TensorRef { constant: todo!(), id: todo!() };
+/// ```
+///
+/// The path is right, and the type may be named; only its fields are out of reach:
+///
+/// ```
+/// fn sizes(weight: &vkdelegate::ir::TensorRef) -> &[usize] {
+///     weight.sizes()
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct TensorRef {
@@ -524,6 +532,8 @@ input %c: float32[4] = lifted "c"
     fn without_a_signature_nothing_is_constant() {
         let text = "graph g without signature\ninput %w: float32[4, 4] = parameter \"w\"\n";
         assert_eq!(chain(text, "w"), "input \"w\" of a program without signature");
+        let text = format!("{text}%neg: float32[4, 4] = aten.neg.default(self=%w)\noutput %neg -> %w\n");
+        assert_eq!(chain(&text, "w"), "parameter \"w\", written by output `neg`");
     }
 
     #[test]

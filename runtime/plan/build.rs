@@ -8,7 +8,10 @@ use super::{
 };
 use crate::{
     base::{DType, Error, Result, Scalar, SymEnv, Value},
-    ir::{Constness, Effect, Graph, Method, Node, OutputKind, OutputSource, Type, ValueId, effect_of},
+    ir::{
+        Constness, Effect, Fact, Graph, Method, Node, OutputKind, OutputSource, Reason, Type, ValueId,
+        effect_of,
+    },
     ops::{self, Args, InPlace, Lowering, Meta, Operand, Precision, Resolved, StorageKind, Tensor},
     shader::{DeviceProfile, StorageId},
 };
@@ -96,7 +99,8 @@ impl<'a> Planner<'a> {
                     user_index += 1;
                     self.user_input(input.value, user_index - 1, meta)?
                 }
-                Some(constant) if mutated.contains(&input.value) => {
+                // Without a signature, what the program holds may change: it is state, which nothing here writes.
+                Some(constant) if mutated.contains(&input.value) || self.has_no_role(input.value) => {
                     let constant_data = self.graph.constant(constant)?;
                     self.cx.begin_node(0, constant_data.name(), false, None);
                     let tensor = self.state_tensor(
@@ -121,6 +125,10 @@ impl<'a> Planner<'a> {
             self.values.insert(input.value, resolved);
         }
         Ok(())
+    }
+
+    fn has_no_role(&self, input: ValueId) -> bool {
+        matches!(self.constness.fact(input), Ok(Fact::Runtime { reason: Reason::NoSignature(_), .. }))
     }
 
     /// Tells the lowering which constants are weights of a linear, before any node asks for another packing.

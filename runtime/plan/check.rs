@@ -3,7 +3,7 @@
 use super::nodes::{concrete_sizes, scalar_of_type};
 use crate::{
     base::{Error, Refusal, Result, SymEnv, shape},
-    ir::{Effect, Graph, Method, Node, NodeId, Type, ValueId, effect_of},
+    ir::{Constness, Effect, Graph, Method, Node, Type, ValueId, effect_of},
     ops::{self, Meta, Resolved},
 };
 
@@ -14,9 +14,11 @@ use crate::{
 /// A graph that breaks the rules of the IR.
 pub fn check(method: &Method, env: &SymEnv) -> Result<Vec<Refusal>> {
     let graph = &method.graph;
+    let constness = Constness::analyse(graph)?;
     let mut refusals = Vec::new();
-    for (id, node) in graph.nodes() {
-        if let Err(error) = check_node(graph, id, node, env) {
+    for (_, node) in graph.nodes() {
+        let checked = check_node(graph, node, env).and_then(|()| check_weight(graph, &constness, node));
+        if let Err(error) = checked {
             refusals.push(Refusal {
                 node: node.name.clone(),
                 op: node.op.to_string(),
@@ -52,7 +54,7 @@ fn declared(graph: &Graph, value: ValueId, env: &SymEnv) -> Result<Resolved<Meta
     }
 }
 
-fn check_node(graph: &Graph, _id: NodeId, node: &Node, env: &SymEnv) -> Result<()> {
+fn check_node(graph: &Graph, node: &Node, env: &SymEnv) -> Result<()> {
     match effect_of(node) {
         Effect::Assert => return Ok(()),
         Effect::Write => {
@@ -72,6 +74,17 @@ fn check_node(graph: &Graph, _id: NodeId, node: &Node, env: &SymEnv) -> Result<(
     let args = ops::resolve(node, |value| declared(graph, value, env))?;
     let outs = op.infer(&args)?;
     check_outputs(graph, node, &outs, env)
+}
+
+/// Refuses a `linear` whose weight is not a constant of the program. No pass leaves one.
+fn check_weight(graph: &Graph, constness: &Constness, node: &Node) -> Result<()> {
+    let Some(weight) = node.value_arg("weight").filter(|_| node.op.base() == "linear") else { return Ok(()) };
+    if constness.tensor_ref(graph, weight).is_ok() {
+        return Ok(());
+    }
+    let chain = constness.chain(graph, weight);
+    let text = format!("weight = {chain}; linear packs a constant of the program, live data is for mm");
+    Err(Error::unsupported(text).at_operand("weight"))
 }
 
 /// Checks that what `infer` gives is what the program says.
