@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ssbo test-swiftshader random-long lint shaders shaders-check adreno minilm
+.PHONY: help demo test test-ssbo test-swiftshader random-long mutants lint shaders shaders-check adreno minilm
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -34,6 +34,18 @@ test-swiftshader: ## device, kernel and float32 fixture tests on SwiftShader, th
 random-long: ## 2,000 random programs: host before and after all passes, and device (tests run 100)
 	@scripts/setup.sh tests
 	@PROPTEST_CASES=$${PROPTEST_CASES:-2000} scripts/env.sh lavapipe $(CARGO) test --test random_programs $(ARGS)
+
+# Files that hold the guard and the rewrite, and the tests that need no device. SHARD=2/8 runs the third eighth;
+# ARGS=--list shows what would be changed. A mutant that survives is a missing test, or is like the original.
+SHARD ?= 0/1
+MUTATED := runtime/ir/constness.rs $(addprefix runtime/passes/,linear.rs live_weight.rs fold.rs evaluate.rs)
+
+mutants: ## mutation testing of the guard and the rewrite, without a device (hours; SHARD=k/n for a part)
+	@scripts/setup.sh build
+	@command -v cargo-mutants >/dev/null || $(CARGO) install --locked cargo-mutants@27.1.0
+	@CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) mutants --shard $(SHARD) --output target $(MUTATED:%=--file %) $(ARGS) \
+	  -- --lib --test passes --test random_programs --test rewrite_counts \
+	  -- --skip gpu:: --skip delegate:: --skip device
 
 lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build
