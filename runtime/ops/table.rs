@@ -27,6 +27,7 @@ pub static OPS: &[&dyn Op] = &[
     &int8pack::Int8Pack,
     &join::Join,
     &linear::Linear,
+    &linear_q::IntMm,
     &linear_q::LinearQ,
     &matmul::Matmul,
     &norm::Norm,

@@ -177,6 +177,7 @@ def products(f):
     f.add("int8pack_bfloat16", aten._weight_int8pack_mm.default, rand(3, 32, step=0.5).bfloat16(), Const(codes(8, 32)),
           Const(scales(8).bfloat16()), tol=(1.6e-2, 1e-2, "one rounding to bfloat16"), exact=False)
     f.add("int_mm", aten._int_mm.default, codes(17, 8), codes(8, 8, seed=1))
+    f.add("int_mm_uint8", aten._int_mm.default, codes(17, 8, lo=0, hi=255, dtype=torch.uint8), Const(codes(8, 8, seed=1)))
     f.add("int_mm_largest", aten._int_mm.default, Gen((17, 1024), -128, -128, 0, torch.int8),
           Const(Gen((1024, 8), -128, -128, 0, torch.int8)))
 

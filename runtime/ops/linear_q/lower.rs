@@ -10,36 +10,52 @@ use crate::{
 /// Blocks of codes that a row may have, so that kernels find a block's group in float arithmetic.
 const MAX_BLOCKS: usize = 1 << 22;
 
+/// Invocations of a work group of the tiled kernels, each of which takes a panel of 4 columns.
+const LOCAL_X: usize = 32;
+
 pub(super) fn lower(
     call: &Call,
     args: &Args<Operand>,
     out: &Meta,
     cx: &mut Lowering<'_>,
 ) -> Result<Vec<Tensor>> {
-    let packing = Packing::Codes { bits: call.bits, offset: call.offset };
-    let weight = args.tensor("weight")?.constant().map_err(|error| error.at_operand("weight"))?;
     let side = args.tensor("side")?.constant().map_err(|error| error.at_operand("side"))?;
+    let side = cx.packed_as(side, Packing::Contiguous, Element::F32)?;
+    let row = call.side.stride();
+    let side = side.restrided(vec![side.sizes[0], row], vec![row, 1], 0);
+    let packing = Packing::Codes { bits: call.bits, offset: call.offset };
+    product(cx, args, ("input", packing), Factors::Floats { side, layout: call.side, bits: call.bits }, out)
+}
+
+pub(super) fn lower_ints(args: &Args<Operand>, out: &Meta, cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
+    product(cx, args, ("self", Packing::Codes { bits: 8, offset: 0 }), Factors::None, out)
+}
+
+fn product(
+    cx: &mut Lowering<'_>,
+    args: &Args<Operand>,
+    (input, packing): (&str, Packing),
+    factors: Factors,
+    out: &Meta,
+) -> Result<Vec<Tensor>> {
+    let weight = args.tensor("weight")?.constant().map_err(|error| error.at_operand("weight"))?;
     let &[n, k] = weight.sizes() else { return Err(Error::internal("codes are no matrix")) };
     let blocks = k.div_ceil(packing.codes_a_word());
     if blocks > MAX_BLOCKS {
         return Err(Error::unsupported(format!("has {k} columns, which is too many")).at_operand("weight"));
     }
     let codes = cx.packed_as(weight, packing, Element::I32)?;
-    let side = cx.packed_as(side, Packing::Contiguous, Element::F32)?;
-    let x = cx.live(args.tensor("input")?)?;
+    let x = cx.live(args.tensor(input)?)?;
     let y = cx.output(out)?;
     if y.numel() == 0 {
         return Ok(vec![y]);
     }
-    let panels = n.div_ceil(4);
     let rows = y.numel() / n;
     let launch = Launch {
         x: matrix_of(cx, &x, rows, k)?,
-        codes: codes.restrided(vec![panels, 4 * blocks], vec![4 * blocks, 1], 0),
-        side: side.restrided(vec![panels, call.side.stride()], vec![call.side.stride(), 1], 0),
+        codes: codes.restrided(vec![n.div_ceil(4), 4 * blocks], vec![4 * blocks, 1], 0),
         y: y.restrided(vec![rows, n], vec![n, 1], 0),
-        layout: call.side,
-        bits: call.bits,
+        factors,
     };
     launch.emit(cx)?;
     Ok(vec![y])
@@ -53,14 +69,32 @@ fn matrix_of(cx: &mut Lowering<'_>, x: &Tensor, rows: usize, k: usize) -> Result
     Ok(cx.contiguous(x)?.restrided(vec![rows, k], shape::contiguous_strides(&[rows, k]), 0))
 }
 
-/// One product: x of `[m, k]`, codes of `[panels, 4 blocks]` words, side of `[panels, stride]`, y of `[m, n]`.
+/// What codes are multiplied by.
+#[derive(Clone)]
+enum Factors {
+    /// Nothing: integers are multiplied.
+    None,
+    /// The scales of a side table of sizes `[panels, stride]`.
+    Floats { side: Tensor, layout: Side, bits: u8 },
+}
+
+impl Factors {
+    fn narrowed(&self, start: usize, len: usize) -> Factors {
+        match self {
+            Factors::None => Factors::None,
+            Factors::Floats { side, layout, bits } => {
+                Factors::Floats { side: narrowed(side, 0, start, len), layout: *layout, bits: *bits }
+            }
+        }
+    }
+}
+
+/// One product: x of `[m, k]`, codes of `[panels, 4 blocks]` words, y of `[m, n]`.
 struct Launch {
     x: Tensor,
     codes: Tensor,
-    side: Tensor,
     y: Tensor,
-    layout: Side,
-    bits: u8,
+    factors: Factors,
 }
 
 impl Launch {
@@ -69,7 +103,13 @@ impl Launch {
             first.emit(cx)?;
             return second.emit(cx);
         }
-        let dispatch = if self.shares_rows(cx) { self.row_dispatch(cx)? } else { self.tile_dispatch(cx)? };
+        let dispatch = match &self.factors {
+            Factors::None => self.int_dispatch(cx)?,
+            Factors::Floats { side, layout, bits } if self.shares_rows(cx) => {
+                self.row_dispatch(cx, side, *layout, *bits)?
+            }
+            Factors::Floats { side, layout, bits } => self.tile_dispatch(cx, side, *layout, *bits)?,
+        };
         cx.emit(dispatch)
     }
 
@@ -107,7 +147,8 @@ impl Launch {
             return Some(self.halved_rows(at));
         }
         let panels = self.codes.sizes[0];
-        let columns_too_many = too_big(&self.codes) || too_big(&self.side) || panels.div_ceil(32) > groups_y;
+        let side_too_big = matches!(&self.factors, Factors::Floats { side, .. } if too_big(side));
+        let columns_too_many = too_big(&self.codes) || side_too_big || panels.div_ceil(LOCAL_X) > groups_y;
         (columns_too_many && panels > 1).then(|| self.halved_panels(panels / 2))
     }
 
@@ -116,8 +157,7 @@ impl Launch {
             x: narrowed(&self.x, 0, start, len),
             y: narrowed(&self.y, 0, start, len),
             codes: self.codes.clone(),
-            side: self.side.clone(),
-            ..*self
+            factors: self.factors.clone(),
         };
         (piece(0, at), piece(at, self.rows() - at))
     }
@@ -129,8 +169,7 @@ impl Launch {
                 x: self.x.clone(),
                 y: narrowed(&self.y, 1, 4 * start, last_column - 4 * start),
                 codes: narrowed(&self.codes, 0, start, end - start),
-                side: narrowed(&self.side, 0, start, end - start),
-                ..*self
+                factors: self.factors.narrowed(start, end - start),
             }
         };
         (piece(0, at), piece(at, self.codes.sizes[0]))
@@ -150,55 +189,61 @@ impl Launch {
         self.x.strides[1] == 1 && rows_aligned && self.x.starts_aligned4()
     }
 
-    fn group_blocks(&self) -> usize {
-        (self.codes.sizes[1] / 4).div_ceil(self.layout.groups).max(1)
+    fn blocks(&self) -> usize {
+        self.codes.sizes[1] / 4
     }
 
-    /// Regions of x and codes; without columns there is nothing to bind in their place but the side table.
-    fn regions(&self) -> [Region; 2] {
-        let side = self.side.region();
-        [self.x.region(), self.codes.region()].map(|region| if region.len_bytes == 0 { side } else { region })
+    /// Groups for tiles of `tile` rows.
+    fn tile_groups(&self, tile: usize) -> [u32; 3] {
+        [self.rows().div_ceil(tile) as u32, self.codes.sizes[0].div_ceil(LOCAL_X) as u32, 1]
     }
 
-    fn row_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+    /// Regions of x and codes. Without columns they have no bytes, and `other` is bound in their place.
+    fn regions(&self, other: Region) -> [Region; 2] {
+        [self.x.region(), self.codes.region()]
+            .map(|region| if region.len_bytes == 0 { other } else { region })
+    }
+
+    fn row_dispatch(&self, cx: &Lowering<'_>, side: &Tensor, layout: Side, bits: u8) -> Result<Dispatch> {
         use kernels::linear_codes_row::{Axes, Bits, Operands, Params, Spec, dispatch};
         const SPLIT: u32 = 16;
         let axes = Axes {
             dtype: float_axis!(linear_codes_row, self.x.element)?,
-            bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
+            bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
         };
         let spec = Spec {
             round_mode: cx.round_mode(self.y.dtype, self.y.element),
             x_vec4: u32::from(self.x_vec4()),
-            has_zeros: u32::from(self.layout.has_zeros),
-            has_bias: u32::from(self.layout.has_bias),
+            has_zeros: u32::from(layout.has_zeros),
+            has_bias: u32::from(layout.has_bias),
             ..Spec::default()
         };
-        let [x, codes] = self.regions();
-        let operands = Operands { x, codes, side: self.side.region(), y: self.y.region() };
+        let [x, codes] = self.regions(side.region());
+        let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
+        let group_blocks = self.blocks().div_ceil(layout.groups).max(1);
         let params = Params {
             m: 1,
             n: self.columns() as u32,
             k: self.x.sizes[1] as u32,
-            blocks: (self.codes.sizes[1] / 4) as u32,
-            groups: self.layout.groups as u32,
-            group_blocks: self.group_blocks() as u32,
-            group_inverse: (1.0 / self.group_blocks() as f64) as f32,
-            side_stride: self.layout.stride() as u32,
+            blocks: self.blocks() as u32,
+            groups: layout.groups as u32,
+            group_blocks: group_blocks as u32,
+            group_inverse: (1.0 / group_blocks as f64) as f32,
+            side_stride: layout.stride() as u32,
             x_row_stride: 0,
-            x_k_stride: self.x.strides[1] as u32,
+            x_k_stride: u32_of(self.x.strides[1])?,
             y_row_stride: 0,
         };
         let groups = cx.groups_1d(self.codes.sizes[0], spec.local_x / SPLIT)?;
         Ok(dispatch(axes, spec, operands, params, groups, cx.label()))
     }
 
-    fn tile_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+    fn tile_dispatch(&self, cx: &Lowering<'_>, side: &Tensor, layout: Side, bits: u8) -> Result<Dispatch> {
         use kernels::linear_codes::{Axes, Bits, Operands, Params, Spec, TileM, dispatch};
         let tile = self.tile_rows(cx);
         let axes = Axes {
             dtype: float_axis!(linear_codes, self.x.element)?,
-            bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
+            bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
             tile_m: match tile {
                 1 => TileM::TileM1,
                 4 => TileM::TileM4,
@@ -207,34 +252,58 @@ impl Launch {
         };
         let spec = Spec {
             round_mode: cx.round_mode(self.y.dtype, self.y.element),
+            local_x: LOCAL_X as u32,
             x_vec4: u32::from(self.x_vec4()),
-            has_zeros: u32::from(self.layout.has_zeros),
-            has_bias: u32::from(self.layout.has_bias),
-            scales_last: u32::from(self.layout.groups == 1),
-            ..Spec::default()
+            has_zeros: u32::from(layout.has_zeros),
+            has_bias: u32::from(layout.has_bias),
+            scales_last: u32::from(layout.groups == 1),
         };
-        let [x, codes] = self.regions();
-        let operands = Operands { x, codes, side: self.side.region(), y: self.y.region() };
-        let stride = |stride: usize| {
-            u32::try_from(stride).map_err(|_| Error::unsupported("a stride does not fit 32 bits"))
-        };
+        let [x, codes] = self.regions(side.region());
+        let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
+        let group_blocks = self.blocks().div_ceil(layout.groups).max(1);
         let params = Params {
             m: self.rows() as u32,
             n: self.columns() as u32,
             k: self.x.sizes[1] as u32,
-            blocks: (self.codes.sizes[1] / 4) as u32,
-            groups: self.layout.groups as u32,
-            group_blocks: self.group_blocks() as u32,
-            group_inverse: (1.0 / self.group_blocks() as f64) as f32,
-            side_stride: self.layout.stride() as u32,
-            x_row_stride: stride(self.x.strides[0])?,
-            x_k_stride: stride(self.x.strides[1])?,
-            y_row_stride: stride(self.y.strides[0])?,
+            blocks: self.blocks() as u32,
+            groups: layout.groups as u32,
+            group_blocks: group_blocks as u32,
+            group_inverse: (1.0 / group_blocks as f64) as f32,
+            side_stride: layout.stride() as u32,
+            x_row_stride: u32_of(self.x.strides[0])?,
+            x_k_stride: u32_of(self.x.strides[1])?,
+            y_row_stride: u32_of(self.y.strides[0])?,
         };
-        let panels_a_group = spec.local_x.max(1) as usize;
-        let groups = [self.rows().div_ceil(tile), self.codes.sizes[0].div_ceil(panels_a_group), 1];
-        Ok(dispatch(axes, spec, operands, params, groups.map(|count| count as u32), cx.label()))
+        Ok(dispatch(axes, spec, operands, params, self.tile_groups(tile), cx.label()))
     }
+
+    fn int_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+        use kernels::int_mm_codes::{Axes, Operands, Params, Spec, TileM, dispatch};
+        let tile = self.tile_rows(cx);
+        let tile_m = match tile {
+            1 => TileM::TileM1,
+            4 => TileM::TileM4,
+            _ => TileM::TileM16,
+        };
+        let spec = Spec { local_x: LOCAL_X as u32, x_vec4: u32::from(self.x_vec4()) };
+        let y = self.y.region();
+        let [x, codes] = self.regions(y);
+        let params = Params {
+            m: self.rows() as u32,
+            n: self.columns() as u32,
+            k: self.x.sizes[1] as u32,
+            blocks: self.blocks() as u32,
+            x_row_stride: u32_of(self.x.strides[0])?,
+            x_k_stride: u32_of(self.x.strides[1])?,
+            y_row_stride: u32_of(self.y.strides[0])?,
+        };
+        let operands = Operands { x, codes, y };
+        Ok(dispatch(Axes { tile_m }, spec, operands, params, self.tile_groups(tile), cx.label()))
+    }
+}
+
+fn u32_of(stride: usize) -> Result<u32> {
+    u32::try_from(stride).map_err(|_| Error::unsupported("a stride does not fit 32 bits"))
 }
 
 /// `len` of the tensor's dim `dim`, from `start` on.

@@ -18,9 +18,11 @@
 //!
 //! K / `groups` is a multiple of the codes of a word where there are several groups. Sums are in 32 bits.
 
+mod int_mm;
 mod lower;
 mod side;
 
+pub use int_mm::IntMm;
 pub use side::{Side, SideValues};
 
 use super::{

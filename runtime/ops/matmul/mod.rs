@@ -5,7 +5,8 @@
 //! | `mm`, `bmm`, `mv`, `dot`, `matmul` | `a b`; `matmul` takes any ranks from 1 and broadcasts the leading dims |
 //! | `addmm`, `baddbmm` | `beta bias + alpha a b`; the bias broadcasts, and with `beta = 0` its values do not count |
 //!
-//! `_int_mm` multiplies `int8` matrices to `int32`, exactly.
+//! `_int_mm` multiplies a matrix of `int8` or `uint8` and one of `int8` to `int32`, exactly; with constant codes on the
+//! right it becomes an op that keeps them packed.
 //!
 //! Floats of one dtype, with sums in 32 bits on the device. Products of integers wrap as in PyTorch, and `int64`
 //! ones that leave 32 bits on the device are reported; `addmm` and `baddbmm` take floats only. A constant on the
@@ -136,8 +137,8 @@ impl Op for Matmul {
         let widens = args.op().base() == "_int_mm";
         if widens {
             for (name, meta) in [(member.a, a), (member.b, b)] {
-                if meta.dtype != DType::I8 {
-                    let text = format!("is {}; _int_mm takes int8", meta.dtype);
+                if meta.dtype != DType::I8 && (meta.dtype != DType::U8 || name == member.b) {
+                    let text = format!("is {}; _int_mm takes int8, and uint8 on the left", meta.dtype);
                     return Err(Error::invalid_graph(text).at_operand(name));
                 }
             }

@@ -6,7 +6,7 @@
 //! | `view((to_float(view(codes)) - zero) * scale)` | what decomposing `dequantize_affine` leaves |
 //! | `to_float(codes)` | with a constant factor on the product: `mm(x, to_float(codes)) * scale` |
 //!
-//! `_weight_int8pack_mm` with constant codes keeps its name and gets the same kernels. Codes of 16 neighbouring values
+//! `_weight_int8pack_mm` and `_int_mm` with constant codes keep their names and get kernels that read packed codes. Codes of 16 neighbouring values
 //! take 4 bits each on the device, others 8. Where nothing is fused, the weight is folded to floats, and the report
 //! says why. Runs after the linear rewrite, so every product with a constant weight is a `linear`.
 
@@ -73,6 +73,11 @@ pub(super) fn run(graph: &mut Graph, limits: &FoldLimits) -> Result<Outcome> {
             }
         }
     }
+    let int_products = finder.int_products()?;
+    for product in int_products {
+        outcome.fusions.push(product.fusion.clone());
+        product.apply(graph)?;
+    }
     for plan in plans {
         let name = graph.node(plan.node)?.name.clone();
         outcome.remarks.insert(name, plan.packed.remark());
@@ -80,6 +85,26 @@ pub(super) fn run(graph: &mut Graph, limits: &FoldLimits) -> Result<Outcome> {
         plan.apply(graph)?;
     }
     Ok(outcome)
+}
+
+/// An `_int_mm` whose codes stay packed.
+struct IntProduct {
+    node: NodeId,
+    x: ValueId,
+    /// `[N, K]`.
+    codes: Constant,
+    fusion: Fusion,
+}
+
+impl IntProduct {
+    fn apply(self, graph: &mut Graph) -> Result<()> {
+        let name = graph.node(self.node)?.name.clone();
+        let codes = graph.add_constant_input(&format!("{name}_codes"), self.codes, InputKind::Derived)?;
+        let mut patch = Patch::new(graph);
+        let args = vec![("self", Arg::Value(self.x)), ("weight", Arg::Value(codes))];
+        patch.becomes("vkdelegate._int_mm.default", args);
+        patch.apply(graph, self.node)
+    }
 }
 
 struct Finder<'a> {
@@ -123,6 +148,27 @@ impl Finder<'_> {
         let kind = op.split('.').nth(1).unwrap_or(op).to_string();
         let fusion = Fusion { kind, nodes };
         Ok(Some(Plan { node: id, op, input, packed, bias, absorbed, fusion }))
+    }
+
+    /// Every `_int_mm` with constant codes that can be evaluated.
+    fn int_products(&mut self) -> Result<Vec<IntProduct>> {
+        let mut products = Vec::new();
+        for &id in self.graph.order() {
+            let node = self.graph.node(id)?;
+            let (Some(x), Some(mat2)) = (node.value_arg("self"), self.constant_operand(node, "mat2")) else {
+                continue;
+            };
+            if node.op != *"aten._int_mm.default" || !weight::is_codes(self.graph, mat2) {
+                continue;
+            }
+            let Ok(codes) = self.evaluator.evaluate(mat2, true).and_then(|codes| pack::transposed(&codes))
+            else {
+                continue;
+            };
+            let fusion = Fusion { kind: "_int_mm".to_string(), nodes: vec![node.name.clone()] };
+            products.push(IntProduct { node: id, x, codes, fusion });
+        }
+        Ok(products)
     }
 
     fn constant_operand(&self, node: &Node, name: &str) -> Option<ValueId> {

@@ -74,7 +74,11 @@ pub(super) fn pack(
     Ok(Packed { n, groups, bits, offset, codes, scales, zeros })
 }
 
-fn transposed(codes: &Constant) -> Result<Constant, String> {
+/// A matrix with its dims swapped, over the same bytes.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn transposed(codes: &Constant) -> Result<Constant, String> {
     let swapped = |values: &[usize]| values.iter().rev().copied().collect::<Vec<usize>>();
     codes
         .restrided(codes.name(), swapped(codes.sizes()), swapped(codes.strides()), codes.offset_elems())

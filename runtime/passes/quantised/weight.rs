@@ -114,6 +114,12 @@ fn dtype_of(graph: &Graph, value: ValueId) -> Option<DType> {
     Some(tensor_type(graph, value)?.dtype)
 }
 
+/// Whether `value` is a matrix of int8 with elements.
+pub(super) fn is_codes(graph: &Graph, value: ValueId) -> bool {
+    let sizes = concrete_sizes(graph, value).unwrap_or_default();
+    dtype_of(graph, value) == Some(DType::I8) && sizes.len() == 2 && !sizes.contains(&0)
+}
+
 fn ints(node: &Node, name: &str) -> Option<Vec<i64>> {
     match node.arg(name)? {
         Arg::Ints(items) => items
