@@ -21,6 +21,6 @@ void main() {
     if (keeps) {
         STORE(y, i, LOAD(x, i));
     } else {
-        STORE(y, i, T(0));
+        STORE(y, i, T(0.0));
     }
 }

@@ -320,3 +320,28 @@ fn a_dispatch_carries_operands_parameters_and_spec_constants() {
     let accesses: Vec<OperandAccess> = dispatch.operands.iter().map(|operand| operand.access).collect();
     assert_eq!(accesses, [OperandAccess::Read, OperandAccess::Write]);
 }
+
+/// glslang folds a half made from an integer literal to whatever its memory held: `T(0)` must be written `T(0.0)`.
+#[test]
+fn no_element_is_made_from_an_integer_literal() {
+    for path in glsl_files() {
+        let source = std::fs::read_to_string(&path).unwrap();
+        for (number, line) in source.lines().enumerate() {
+            assert!(!makes_half_of_integer(line), "{}:{}: {line}", path.display(), number + 1);
+        }
+    }
+    assert!(makes_half_of_integer("STORE(y, i, T(0));"));
+    assert!(makes_half_of_integer("float16_t(-1u)"));
+    assert!(!makes_half_of_integer("STORE(y, i, T(0.0)); T(x); CAST(0)"));
+}
+
+fn makes_half_of_integer(line: &str) -> bool {
+    ["T(", "float16_t("].into_iter().any(|call| {
+        line.match_indices(call).any(|(start, _)| {
+            let starts_word = !line[..start].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+            let argument = line[start + call.len()..].split(')').next().unwrap_or("").trim();
+            let digits = argument.trim_start_matches('-').trim_end_matches(['u', 'U']);
+            starts_word && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    })
+}
