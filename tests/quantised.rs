@@ -294,3 +294,26 @@ fn weights_stay_packed() {
     assert_eq!(bytes(Case { bits: 4, group: 32, ..row }), codes / 2 + groups * scale);
     assert_eq!(bytes(Case { bits: 4, group: 32, unsigned: true, ..row }), codes / 2 + 2 * groups * scale);
 }
+
+/// A packing that the file does not describe is refused with advice.
+#[test]
+fn int4pack_is_refused_with_advice() {
+    let mut graph = Graph::new("int4pack");
+    let x = graph.add_input("x", tensor_type(DType::F32, &[2, 64]), InputKind::User).unwrap();
+    let codes = constant(&mut graph, "codes", numbers(&[8, 32], 1, DType::U8, 0, 255, 1.0));
+    let scales = constant(&mut graph, "scales", numbers(&[2, 8, 2], 2, DType::F32, 1, 9, 0.5));
+    let args = vec![
+        ("self", value(x)),
+        ("mat2", value(codes)),
+        ("qGroupSize", Arg::Int(32)),
+        ("qScaleAndZeros", value(scales)),
+    ];
+    let op = "aten._weight_int4pack_mm_for_cpu.default";
+    let y = call(&mut graph, "mm", op, args, &[tensor_type(DType::F32, &[2, 8])])[0];
+    graph.add_output(OutputSource::Value(y), OutputKind::User);
+    let method = passes::optimise(&static_method(graph), &passes::Options::default()).unwrap().method;
+    let _turn = device::turn();
+    let error =
+        Session::build(&device::context(), method, BuildOptions::default()).err().unwrap().to_string();
+    assert!(error.contains("mm") && error.contains("dequantize_affine"), "{error}");
+}

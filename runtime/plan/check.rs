@@ -70,7 +70,7 @@ fn check_node(graph: &Graph, node: &Node, env: &SymEnv) -> Result<()> {
     if ops::is_scalar_target(node.op.as_str()) {
         return Ok(());
     }
-    let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported("the op is not supported"))?;
+    let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported(why_unsupported(node)))?;
     let args = ops::resolve(node, |value| declared(graph, value, env))?;
     let outs = op.infer(&args)?;
     check_outputs(graph, node, &outs, env)
@@ -85,6 +85,17 @@ fn check_weight(graph: &Graph, constness: &Constness, node: &Node) -> Result<()>
     let chain = constness.chain(graph, weight);
     let text = format!("weight = {chain}; linear packs a constant of the program, live data is for mm");
     Err(Error::unsupported(text).at_operand("weight"))
+}
+
+/// Why no family takes the op of `node`, with advice where there is some.
+fn why_unsupported(node: &Node) -> String {
+    let advice = if node.op.base().starts_with("_weight_int4pack_mm") {
+        ": how its weight is packed depends on the machine that exported it, and the file does not say; export the \
+         model with its weights dequantised in the graph (torchao's dequantize_affine), which keeps 4-bit weights in 4 bits"
+    } else {
+        ""
+    };
+    format!("the op is not supported{advice}")
 }
 
 /// Checks that what `infer` gives is what the program says.
