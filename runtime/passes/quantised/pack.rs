@@ -93,8 +93,7 @@ fn bits_of(weight: &Weight, codes: &Constant, group: usize, groups: usize) -> Re
     }
     let may_be_narrow = weight.range.is_none_or(|(low, high)| high.saturating_sub(low) <= 15);
     if may_be_narrow && fills(8) {
-        let values = codes.to_tensor().map_err(|error| error.to_string())?.to_i64s();
-        let (low, high) = values.iter().fold((0, 0), |(low, high), &v| (v.min(low), v.max(high)));
+        let (low, high) = range_of(codes)?;
         if low >= -8 && high <= 7 {
             return Ok((4, 0));
         }
@@ -103,6 +102,21 @@ fn bits_of(weight: &Weight, codes: &Constant, group: usize, groups: usize) -> Re
         }
     }
     Ok((8, if codes.dtype() == DType::U8 { 128 } else { 0 }))
+}
+
+/// The least and the largest code, at most and at least 0. Reads the bytes where they are.
+fn range_of(codes: &Constant) -> Result<(i32, i32), String> {
+    let bytes = codes.payload().bytes().map_err(|error| error.to_string())?;
+    let (mut low, mut high) = (0, 0);
+    let mut missing = false;
+    shape::for_each_offset(codes.sizes(), codes.strides(), codes.offset_elems(), |at| match bytes.get(at) {
+        Some(&byte) => {
+            let code = if codes.dtype() == DType::U8 { i32::from(byte) } else { i32::from(byte as i8) };
+            (low, high) = (code.min(low), code.max(high));
+        }
+        None => missing = true,
+    });
+    if missing { Err(format!("constant `{}` left its payload", codes.name())) } else { Ok((low, high)) }
 }
 
 /// How many leading dims of `grouped` make the rows; the others make the columns.
