@@ -6,7 +6,7 @@ use vkdelegate::gpu::{
     Buffer, BufferBinding, BufferDesc, DispatchDesc, Gpu, GpuOptions, Pipeline, PipelineDesc, Recorder,
     RecorderDesc, Recording, StagingBuffer, StagingDesc, StagingDirection, ValidationLog,
 };
-use vkdelegate::shader::{Access, kernels, spirv};
+use vkdelegate::shader::{Access, Region, StorageId, kernels, spirv};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,11 +120,13 @@ impl CopyKernel {
             push[..8].copy_from_slice(&x.device_address().unwrap().to_le_bytes());
             push[8..16].copy_from_slice(&y.device_address().unwrap().to_le_bytes());
         }
-        let mut sizes = [1; 8];
-        let mut strides = [0; 8];
-        (sizes[7], strides[7]) = (words, 1);
-        let params = [words].into_iter().chain(sizes).chain(strides).chain(strides);
-        let bytes: Vec<u8> = params.flat_map(u32::to_le_bytes).collect();
+        let mut params = kernels::copy::Params { n_elems: words, sizes: [1; 8], ..Default::default() };
+        (params.sizes[7], params.x_strides[7], params.y_strides[7]) = (words, 1, 1);
+        let (axes, spec) =
+            (kernels::copy::Axes { dtype: kernels::copy::Dtype::I32 }, kernels::copy::Spec::default());
+        let region = Region { storage: StorageId(0), offset_bytes: 0, len_bytes: 0, element_bytes: 4 };
+        let operands = kernels::copy::Operands { x: region, y: region };
+        let bytes = kernels::copy::dispatch(axes, spec, operands, params, [1; 3], "copy words").params;
         push[self.params_at_bytes..][..bytes.len()].copy_from_slice(&bytes);
         push
     }
