@@ -90,14 +90,7 @@ fn access_from_environment() -> Result<Option<Access>> {
 fn profile_of(gpu: &Gpu, access: Option<Access>) -> Result<DeviceProfile> {
     let caps = gpu.caps();
     let features = needs_met(&caps.features);
-    let class = match caps.class {
-        gpu::DeviceClass::Adreno6xx => DeviceClass::Adreno6xx,
-        gpu::DeviceClass::Adreno7xx => DeviceClass::Adreno7xx,
-        gpu::DeviceClass::Adreno8xx => DeviceClass::Adreno8xx,
-        gpu::DeviceClass::Mali => DeviceClass::Mali,
-        gpu::DeviceClass::Desktop => DeviceClass::Desktop,
-        gpu::DeviceClass::Cpu => DeviceClass::Cpu,
-    };
+    let class = caps.class;
     let has_bda = features.contains(Need::BufferDeviceAddress);
     let access = match access {
         Some(Access::Bda) if !has_bda => {

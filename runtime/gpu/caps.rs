@@ -7,22 +7,7 @@ use super::features::{
 };
 use super::select::{DeviceDescription, DeviceKind};
 
-/// Families of hardware that want different kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeviceClass {
-    /// Qualcomm Adreno 6xx.
-    Adreno6xx,
-    /// Qualcomm Adreno 7xx, and the laptop part X1.
-    Adreno7xx,
-    /// Qualcomm Adreno 8xx, and the laptop part X2.
-    Adreno8xx,
-    /// Arm Mali and Immortalis.
-    Mali,
-    /// Any other GPU.
-    Desktop,
-    /// A CPU that runs Vulkan in software.
-    Cpu,
-}
+pub use crate::shader::DeviceClass;
 
 const VENDOR_QUALCOMM: u32 = 0x5143;
 const VENDOR_ARM: u32 = 0x13b5;

@@ -205,18 +205,7 @@ impl<'p> Lowering<'p> {
     /// # Errors
     /// When kernels could not address it, or no buffer could hold it.
     pub fn alloc(&mut self, dtype: DType, sizes: &[usize]) -> Result<Tensor> {
-        let element = self.element_of(dtype);
-        let len_bytes = self.check_size(sizes, element)?;
-        let name = self.current.name.clone();
-        let storage = self.add_storage(StorageKind::Arena, len_bytes, name);
-        Ok(Tensor {
-            storage,
-            dtype,
-            element,
-            sizes: sizes.to_vec(),
-            strides: shape::contiguous_strides(sizes),
-            offset_elems: 0,
-        })
+        self.alloc_as(dtype, self.element_of(dtype), sizes)
     }
 
     /// The bytes of a contiguous tensor, if kernels and buffers can take it.

@@ -7,11 +7,11 @@ use super::{Access, Needs};
 pub enum DeviceClass {
     /// Qualcomm Adreno 6xx.
     Adreno6xx,
-    /// Qualcomm Adreno 7xx.
+    /// Qualcomm Adreno 7xx, and the laptop part X1.
     Adreno7xx,
-    /// Qualcomm Adreno 8xx.
+    /// Qualcomm Adreno 8xx, and the laptop part X2.
     Adreno8xx,
-    /// Arm Mali.
+    /// Arm Mali and Immortalis.
     Mali,
     /// A discrete or integrated GPU of a computer.
     Desktop,
