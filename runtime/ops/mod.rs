@@ -57,6 +57,7 @@ mod int8pack;
 mod interpret;
 mod join;
 mod linear;
+mod linear_a8;
 mod linear_q;
 mod lowering;
 pub mod matmul;
@@ -84,6 +85,7 @@ pub mod view;
 
 pub use args::{ArgValue, Args};
 pub use interpret::{Interpreted, States, interpret};
+pub use linear_a8::{DotSide, code_sums};
 pub use linear_q::{Side, SideValues};
 pub use lowering::{Lowered, Lowering, Precision, Storage, StorageKind};
 pub use packing::{PackKey, Packing, Prepack};

@@ -2,8 +2,8 @@
 
 use super::{
     Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, index, int8pack,
-    join, linear, linear_q, matmul, norm, pool, quantize, rearrange, reduce, resize, scan, softmax, sort,
-    ternary, triangle, unary, view,
+    join, linear, linear_a8, linear_q, matmul, norm, pool, quantize, rearrange, reduce, resize, scan,
+    softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -27,6 +27,8 @@ pub static OPS: &[&dyn Op] = &[
     &int8pack::Int8Pack,
     &join::Join,
     &linear::Linear,
+    &linear_a8::LinearA8,
+    &linear_a8::PackCodes,
     &linear_q::IntMm,
     &linear_q::LinearQ,
     &matmul::Matmul,
