@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ssbo test-swiftshader random-long mutants lint shaders shaders-check adreno minilm
+.PHONY: help demo test test-ssbo test-swiftshader random-long mutants lint shaders shaders-check adreno android-check minilm
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -63,6 +63,10 @@ shaders-check: ## lint the shader compiler, compile all shaders, and compare the
 
 adreno: ## compile every shader that a phone can pick for Adreno; fails on spills
 	@scripts/adreno_gate.sh $(ARGS)
+
+android-check: ## type-check the library for 64-bit Android; needs no NDK
+	@scripts/setup.sh build
+	@scripts/android_check.sh $(ARGS)
 
 minilm: ## export the MiniLM sentence encoder with your Python (PYTHON=...) and verify it here
 	@scripts/setup.sh build vulkan

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the library as an embedder may have to: a path with a space, a source tree that must not change, and nothing on
-# the PATH but Rust and a C linker (no cmake, ninja, python or Vulkan SDK).
+# Builds the library as an embedder may have to, then all of the crate, and runs the unit tests: in a path with a space, from
+# a source tree that must not change, and with nothing on the PATH but Rust and a C linker (no cmake, ninja, python or
+# Vulkan SDK).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,8 +25,10 @@ before=$(contents)
 chmod -R a-w "$source_tree"
 
 cd "$source_tree"
-env PATH="$tools" CARGO_TARGET_DIR="$work/target" \
-  cargo build --quiet --locked --no-default-features --lib
+bare() { env PATH="$tools" CARGO_TARGET_DIR="$work/target" CARGO_PROFILE_DEV_DEBUG=0 cargo "$1" --quiet --locked "${@:2}"; }
+bare build --no-default-features --lib
+bare build
+bare test --lib
 
 [ "$before" = "$(contents)" ] || { echo "bare_build.sh: the build changed its source tree" >&2; exit 1; }
-echo "the library builds from a read-only path with a space, with Rust and a C linker alone"
+echo "all builds, and unit tests pass, from a read-only path with a space, with Rust and a C linker alone"
