@@ -21,17 +21,19 @@ pub struct BuildOptions {
     pub timestamps: bool,
     /// How long a run may take.
     pub timeout: Duration,
-    /// Test hook: faults built in.
+    /// Test hook: faults and limits built in.
     #[doc(hidden)]
     pub hooks: BuildHooks,
 }
 
-/// Faults that tests build in.
+/// Faults and limits that tests build in.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BuildHooks {
     /// The barrier before this dispatch is not recorded.
     pub dropped_barrier: Option<usize>,
+    /// Copies of no more constants than this go into one submission.
+    pub constants_per_submission: Option<usize>,
 }
 
 impl Default for BuildOptions {

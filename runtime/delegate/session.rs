@@ -16,7 +16,7 @@ use crate::{
     base::{Error, ErrorKind, HostTensor, Result, Value},
     gpu::{Buffer, Recording},
     ir::Method,
-    ops::PackKey,
+    ops::{PackKey, Prepack},
     plan::{self, InputMeta, Plan, PlanOptions, ShapeKey},
 };
 
@@ -85,16 +85,12 @@ impl Session {
         }
         let layout = TransferLayout::of(&plan);
         layout.check(self.plan_options.profile.max_buffer_bytes)?;
-        let mut constants = Vec::with_capacity(plan.prepacks.len());
-        for prepack in &plan.prepacks {
-            let key = prepack.key();
-            let constant = match self.constants.get(&key) {
-                Some(constant) => Arc::clone(constant),
-                None => self.context.packed(prepack)?,
-            };
-            self.constants.insert(key, Arc::clone(&constant));
-            constants.push(constant);
-        }
+        let missing: Vec<_> =
+            plan.prepacks.iter().filter(|prepack| !self.constants.contains_key(&prepack.key())).collect();
+        self.constants.extend(self.context.packed(&missing, self.options.hooks.constants_per_submission)?);
+        let packed = |prepack: &Prepack| self.constants.get(&prepack.key()).map(Arc::clone);
+        let constants = plan.prepacks.iter().map(packed).collect::<Option<Vec<_>>>();
+        let constants = constants.ok_or_else(|| Error::internal("a constant was not packed"))?;
         if self.plans.len() >= KEPT_PLANS {
             self.plans.remove(0);
         }
@@ -293,6 +289,21 @@ impl Session {
             self.poisoned = None;
         }
         written
+    }
+
+    /// Name and bytes of each constant of the current plan as the device holds it, in the order of its prepacks.
+    ///
+    /// # Errors
+    /// A lost device; no room for a copy.
+    #[doc(hidden)]
+    pub fn packed_constants(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let constants = self.plans.last().map(|ready| ready.constants.as_slice()).unwrap_or_default();
+        let read = |constant: &Arc<PackedConstant>| {
+            let bytes =
+                self.context.download(&constant.buffer, constant.len_bytes, |bytes| Ok(bytes.to_vec()))?;
+            Ok((constant.buffer.name().to_string(), bytes))
+        };
+        constants.iter().map(read).collect()
     }
 
     /// Gives every state its initial value.

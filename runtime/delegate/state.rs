@@ -1,13 +1,12 @@
 //! Buffers of the program that outlast a run: their initial values, and what the caller reads and sets.
 
 use super::{
-    constants::COPY_TIMEOUT,
     context::Context,
     convert::{to_device, to_host},
 };
 use crate::{
     base::{Error, HostTensor, Result},
-    gpu::{Buffer, BufferDesc, CopyRegion, RecorderDesc, StagingDesc, StagingDirection},
+    gpu::{Buffer, BufferDesc},
     ir::Constant,
     ops::Tensor,
     plan::PlannedState,
@@ -67,32 +66,13 @@ impl DeviceState {
     /// # Errors
     /// What the device refuses; the state may then hold a part of the value.
     pub fn write(&self, context: &Context, bytes: &[u8]) -> Result<()> {
-        context.upload(&self.buffer, bytes.len(), |offset, out| {
-            out.copy_from_slice(&bytes[offset..offset + out.len()]);
-            Ok(())
-        })
+        context.upload(&self.buffer, bytes)
     }
 
     /// Reads the state back.
     pub fn read(&self, context: &Context) -> Result<HostTensor> {
         let len_bytes = self.tensor.region().len_bytes;
-        if len_bytes == 0 {
-            return to_host(&self.tensor, &[]);
-        }
-        let gpu = context.gpu();
-        let staging = gpu.create_staging(&StagingDesc {
-            name: "state read-back",
-            size_bytes: len_bytes.next_multiple_of(4),
-            direction: StagingDirection::Readback,
-        })?;
-        let mut recorder = gpu.record(&RecorderDesc { name: "state read-back", timestamps: false })?;
-        recorder.copy(
-            &self.buffer,
-            staging.buffer(),
-            &[CopyRegion { src_offset_bytes: 0, dst_offset_bytes: 0, len_bytes }],
-        )?;
-        gpu.submit(&recorder.end()?)?.wait(COPY_TIMEOUT)?;
-        staging.read_with(0, len_bytes as usize, |bytes| to_host(&self.tensor, bytes))?
+        context.download(&self.buffer, len_bytes, |bytes| to_host(&self.tensor, bytes))
     }
 }
 

@@ -81,7 +81,7 @@ fn each_missing_barrier_is_caught() {
     let log = context.gpu().validation_log();
     assert_silent(&log);
     let options = BuildOptions {
-        hooks: BuildHooks { dropped_barrier: barriers.last().copied() },
+        hooks: BuildHooks { dropped_barrier: barriers.last().copied(), ..BuildHooks::default() },
         ..BuildOptions::default()
     };
     let mut session = Session::build(&context, method, options).unwrap();

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, thread};
 
-use vkdelegate::{base::HostTensor, delegate::Session, ir::Method};
+use vkdelegate::{
+    base::{HostTensor, Value},
+    delegate::{BuildHooks, BuildOptions, Session},
+    ir::Method,
+};
 
 use crate::support::*;
 
@@ -79,15 +83,81 @@ output %b
     });
 }
 
+/// Linear layers of odd sizes, the second with `rows * 1001` weights, and a table.
+fn packed_model(rows: usize) -> Method {
+    program(&format!(
+        "graph packed
+input %a: float32[33, 17] = parameter \"a\"
+input %b: float32[{rows}, 1001] = parameter \"b\"
+input %c: float32[5, 7] = parameter \"c\"
+input %d: float32[7, 33] = parameter \"d\"
+input %table: float32[10, 1001] = parameter \"table\"
+input %x: float32[5, 17]
+input %ids: int64[5]
+%ha: float32[5, 33] = aten.linear.default(input=%x, weight=%a)
+%e: float32[5, 1001] = aten.embedding.default(weight=%table, indices=%ids)
+%hb: float32[5, {rows}] = aten.linear.default(input=%e, weight=%b)
+%hd: float32[5, 7] = aten.linear.default(input=%ha, weight=%d)
+%hc: float32[5, 5] = aten.linear.default(input=%hd, weight=%c)
+output %hb
+output %hc
+"
+    ))
+}
+
+fn packed_model_inputs() -> [Value; 2] {
+    [floats(&[5, 17], 3), ints(&[9, 0, 4, 4, 1])]
+}
+
+/// Asserts that the device holds what packing at once gives, and gives the bytes.
+fn packed_bytes(session: &Session) -> Vec<(String, Vec<u8>)> {
+    let packed = session.packed_constants().unwrap();
+    let prepacks = &session.plan().unwrap().prepacks;
+    assert_eq!(packed.len(), prepacks.len());
+    for ((name, bytes), prepack) in packed.iter().zip(prepacks) {
+        let mut whole = vec![0; prepack.len_bytes().unwrap()];
+        prepack.write(0, &mut whole).unwrap();
+        assert!(*bytes == whole, "{name}");
+    }
+    packed
+}
+
 #[test]
 fn sixteen_loads_give_the_same_bits() {
-    let method = classifier("loaded", 64);
+    let method = packed_model(31);
     on_each_access(|context| {
-        let load = || run(&mut build(context, &method), &[floats(&[5, 64], 3)]);
+        let load = || {
+            let mut session = build(context, &method);
+            (packed_bytes(&session), run(&mut session, &packed_model_inputs()))
+        };
         let first = load();
         for _ in 1..16 {
-            assert_eq!(load(), first);
+            assert!(load() == first);
         }
+    });
+}
+
+#[test]
+fn packing_gives_the_same_bits_however_many_constants_a_submission_copies() {
+    // 8.8 MB: more than one submission copies.
+    let method = packed_model(2201);
+    on_each_access(|context| {
+        let load = |constants_per_submission: Option<usize>| {
+            let before = context.gpu().counters().submissions;
+            let hooks = BuildHooks { constants_per_submission, ..BuildHooks::default() };
+            let options = BuildOptions { hooks, ..BuildOptions::default() };
+            let mut session = Session::build(context, method.clone(), options).unwrap();
+            let submissions = context.gpu().counters().submissions - before;
+            let packed = packed_bytes(&session);
+            (submissions, (packed, run(&mut session, &packed_model_inputs())))
+        };
+        // Five constants, one of which takes two submissions at the least.
+        let (one, by_one) = load(Some(1));
+        let (two, by_twos) = load(Some(2));
+        let (all, at_once) = load(None);
+        assert_eq!((one, two, all), (6, 4, 2));
+        assert!(by_one == by_twos && by_twos == at_once);
+        assert_matches_host(&mut build(context, &method), &packed_model_inputs());
     });
 }
 
