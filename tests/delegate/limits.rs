@@ -3,9 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use vkdelegate::{
+    Delegate, Gpu, Program,
     base::{DType, ErrorKind, HostTensor, Value},
     delegate::Context,
     gpu::{CapsOverride, GpuOptions},
+    graph::{GraphBuilder, ValueId},
     ir::Method,
     ops::{self, Meta},
     shader::Access,
@@ -266,6 +268,78 @@ fn the_range_of_phones_takes_exactly_128_mib_and_splits_the_rest() {
             let x = HostTensor::new(DType::F32, vec![len], 0.5f32.to_le_bytes().repeat(len)).unwrap();
             let z = run(&mut session, &[Value::Tensor(x)]).remove(0);
             assert!(z.bytes().chunks_exact(4).all(|bytes| bytes == 2.0f32.to_le_bytes()), "extra {extra}");
+        }
+    });
+}
+
+/// The table of a large vocabulary, 158 MB: more than one descriptor of a phone reaches.
+const VOCABULARY: [usize; 2] = [151_936, 260];
+
+/// Element `(row, column)` of it; integers, so that sums with one term are exact.
+fn vocabulary_at(row: usize, column: usize) -> f32 {
+    ((row * 31 + column * 7) % 1013) as f32
+}
+
+/// Rows of the table; rows as the weight of a product, which then is packed in panels; and columns, with the table as it is
+/// stored. The last two see one row and one column each.
+fn vocabulary_programs() -> [(Program, Vec<Value>, Vec<f32>); 3] {
+    let [rows, columns] = VOCABULARY;
+    let elements = (0..rows).flat_map(|row| (0..columns).map(move |column| vocabulary_at(row, column)));
+    let bytes = elements.flat_map(f32::to_le_bytes).collect();
+    let table = HostTensor::new(DType::F32, VOCABULARY.to_vec(), bytes).unwrap();
+    let half = (128 * MIB) / 4 / columns;
+    let ids = [0, rows - 1, half - 1, half, half + 1, 1, rows / 2];
+    let found: Vec<f32> =
+        ids.iter().flat_map(|&row| (0..columns).map(move |c| vocabulary_at(row, c))).collect();
+    let ids = ints(&ids.map(|row| row as i64));
+    let one_hot = |len: usize, hot: usize| {
+        let values: Vec<f32> = (0..len).map(|index| f32::from(u8::from(index == hot))).collect();
+        Value::Tensor(HostTensor::from_f32(&[1, len], &values).unwrap())
+    };
+    let start = |inputs: &[(&str, DType, &[usize])]| {
+        let mut graph = GraphBuilder::new("vocabulary");
+        let table = graph.parameter("table", table.clone()).unwrap();
+        let inputs: Vec<_> =
+            inputs.iter().map(|(name, dtype, sizes)| graph.input(name, *dtype, sizes).unwrap()).collect();
+        (graph, table, inputs)
+    };
+    let call = |graph: &mut GraphBuilder, op: &str, args: [(&'static str, ValueId); 2]| {
+        let output = graph.call(op, args.map(|(name, value)| (name, value.into()))).unwrap();
+        graph.output(output);
+    };
+    let (mut lookup, table, inputs) = start(&[("ids", DType::I64, &[7])]);
+    call(&mut lookup, "aten.embedding.default", [("weight", table), ("indices", inputs[0])]);
+
+    let (mut tied, table, inputs) = start(&[("ids", DType::I64, &[7]), ("x", DType::F32, &[1, columns])]);
+    call(&mut tied, "aten.embedding.default", [("weight", table), ("indices", inputs[0])]);
+    call(&mut tied, "aten.linear.default", [("input", inputs[1]), ("weight", table)]);
+    let scores = (0..rows).map(|row| vocabulary_at(row, 259));
+
+    let (mut columns_of, table, inputs) = start(&[("x", DType::F32, &[1, rows])]);
+    call(&mut columns_of, "aten.mm.default", [("self", inputs[0]), ("mat2", table)]);
+    let row = (0..columns).map(|column| vocabulary_at(half, column)).collect();
+
+    [
+        (lookup.build().unwrap(), vec![ids.clone()], found.clone()),
+        (tied.build().unwrap(), vec![ids, one_hot(columns, 259)], found.into_iter().chain(scores).collect()),
+        (columns_of.build().unwrap(), vec![one_hot(rows, half)], row),
+    ]
+}
+
+#[test]
+fn tables_and_weights_longer_than_a_phones_descriptor_give_every_row() {
+    let limit = Some(128 * MIB as u64);
+    let overrides = CapsOverride { max_storage_buffer_range_bytes: limit, ..CapsOverride::default() };
+    let programs = vocabulary_programs();
+    on_each_access_limited(overrides, |context| {
+        for (program, inputs, want) in &programs {
+            let mut delegate =
+                Delegate::builder(&Gpu::from_context(Arc::clone(context))).build(program).unwrap();
+            let outputs = delegate.run(inputs).unwrap();
+            let got = outputs.user.iter().flat_map(|value| value.as_tensor().unwrap().to_f32s());
+            assert!(got.eq(want.iter().copied()));
+            let [rows, columns] = VOCABULARY;
+            assert_eq!(delegate.session().memory_report().constant_bytes, (rows * columns * 4) as u64);
         }
     });
 }
