@@ -6,18 +6,16 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use common::{
-    cases::{self, Case, CaseArg, CaseOutput},
-    compare, device, one_op,
+    cases::{self, Case, CaseOutput},
+    compare, device,
+    dtypes::{program_of, smallest_cases, takes, with_dtype},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use vkdelegate::{
-    base::{DType, HostTensor, Value},
+    base::{DType, Value},
     delegate::{BuildOptions, Session},
     ops::{self, Meta},
-    passes,
 };
 
 fn main() {
@@ -33,66 +31,6 @@ fn main() {
         assert!(messages.is_empty(), "the validation layer said: {messages:#?}");
     }
     conclusion.exit();
-}
-
-/// For each target the case with the fewest elements, but with some, and with values that most dtypes can hold.
-fn smallest_cases() -> BTreeMap<String, Case> {
-    let mut smallest: BTreeMap<String, (usize, Case)> = BTreeMap::new();
-    for (_, cases) in cases::all() {
-        for mut case in cases.into_iter().filter(|case| case.refused.is_none()) {
-            if !tensors(&mut case)
-                .all(|(_, tensor)| tensor.to_f64s().iter().all(|value| value.abs() <= 1000.0))
-            {
-                continue;
-            }
-            let elems = input_elems(&case);
-            let better = smallest.get(&case.op).is_none_or(|(known, _)| elems < *known);
-            if elems > 1 && better {
-                smallest.insert(case.op.clone(), (elems, case));
-            }
-        }
-    }
-    smallest.into_iter().map(|(target, (_, case))| (target, case)).collect()
-}
-
-fn input_elems(case: &Case) -> usize {
-    let count = |arg: &CaseArg| match arg {
-        CaseArg::Tensor(tensor) => tensor.tensor.len_elems(),
-        CaseArg::Tensors(tensors) => tensors.iter().flatten().map(|tensor| tensor.tensor.len_elems()).sum(),
-        _ => 0,
-    };
-    case.args.iter().map(|(_, arg)| count(arg)).sum()
-}
-
-/// The case with its tensors of floats, or else of integers that are no positions, as `dtype`.
-fn with_dtype(case: &Case, dtype: DType) -> Case {
-    let mut case = case.clone();
-    let has_floats = tensors(&mut case).any(|(_, tensor)| tensor.dtype().is_float());
-    for (name, tensor) in tensors(&mut case) {
-        let changes = if has_floats {
-            tensor.dtype().is_float()
-        } else {
-            !matches!(name, "index" | "indices" | "mask")
-        };
-        if changes {
-            *tensor = tensor.cast(dtype).unwrap();
-        }
-    }
-    case.outputs = Vec::new();
-    case
-}
-
-fn tensors(case: &mut Case) -> impl Iterator<Item = (&str, &mut HostTensor)> {
-    case.args.iter_mut().flat_map(|(name, arg)| {
-        let found: Vec<&mut HostTensor> = match arg {
-            CaseArg::Tensor(tensor) => vec![&mut tensor.tensor],
-            CaseArg::Tensors(tensors) => {
-                tensors.iter_mut().flatten().map(|tensor| &mut tensor.tensor).collect()
-            }
-            _ => Vec::new(),
-        };
-        found.into_iter().map(|tensor| (name.as_str(), tensor))
-    })
 }
 
 fn every_dtype(case: &Case) -> Result<(), Failed> {
@@ -115,12 +53,12 @@ fn one_dtype(case: &Case, dtype: DType, unchecked: &[bool]) -> Result<(), String
         .map_err(|error| error.to_string())?;
     let inferred = op.infer(&metas);
     let outs = inferred.clone().unwrap_or_else(|_| vec![Meta::new(DType::F32, [1])]);
-    let mut one_op = one_op::one_op(case, &outs);
-    if case.op == "aten.linear.default" {
-        one_op.method = passes::optimise(&one_op.method, &passes::Options::default()).unwrap().method;
-    }
+    let one_op = program_of(case, &outs);
     let _turn = device::turn();
     let session = Session::build(&device::context(), one_op.method, BuildOptions::default());
+    if session.is_ok() != takes(case) {
+        return Err(format!("the README's table says {}, and the device otherwise", takes(case)));
+    }
     let mut session = match (&inferred, session) {
         (_, Err(error)) if error.node().is_some() => return Ok(()),
         (_, Err(error)) => return Err(format!("refused without a node: {error}")),

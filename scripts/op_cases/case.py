@@ -152,6 +152,8 @@ def value_text(value, type_name):
         return f'"float":{number_text(value)}'
     if isinstance(value, str):
         return f'"str":{json.dumps(value)}'
+    if isinstance(value, torch.device):
+        return '"none":true'                         # no op looks at placement
     if isinstance(value, torch.dtype):
         return f'"dtype":"{DTYPE_NAMES[value]}"'
     if "Tensor" in type_name:

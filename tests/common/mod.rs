@@ -5,6 +5,7 @@
 pub mod cases;
 pub mod compare;
 pub mod device;
+pub mod dtypes;
 pub mod equivalence;
 pub mod memory;
 pub mod one_op;
