@@ -61,7 +61,7 @@ shaders-check: ## lint the shader compiler, compile all shaders, and compare the
 	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) clippy --quiet -p make-shaders --features compile-shaders -- -D warnings
 	@$(MAKE) --no-print-directory shaders ARGS=--check
 
-adreno: ## compile every shader that a phone can pick for Adreno; fails on spills
+adreno: ## compile every shader that a phone can pick for Adreno; fails on spills, and on packed dot products without their instruction
 	@scripts/adreno_gate.sh $(ARGS)
 
 android-check: ## type-check the library for 64-bit Android; needs no NDK

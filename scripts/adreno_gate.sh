@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles every shader variant for the Adrenos of $ADRENO_GPUS with Mesa's compiler, and fails when one spills.
+# Compiles every shader variant for the Adrenos of $ADRENO_GPUS with Mesa's compiler, and fails when one spills, or
+# multiplies packed bytes without the instruction for it.
 # The tables (instructions, registers, waves and threads in flight) go to target/adreno/ID.txt.
 #
 #   scripts/adreno_gate.sh                              all variants of the committed bundles

@@ -109,6 +109,8 @@ fn profile_of(gpu: &Gpu, access: Option<Access>) -> Result<DeviceProfile> {
         class,
         access,
         features,
+        packed_dot: features.contains(Need::IntegerDot)
+            && class.has_fast_packed_dot(caps.dot_product.unsigned_accelerated),
         max_storage_buffer_range_bytes: limits.max_storage_buffer_range_bytes,
         max_buffer_bytes: limits.max_buffer_bytes.min(limits.max_memory_allocation_bytes),
         storage_offset_alignment_bytes: limits.min_storage_buffer_offset_alignment_bytes.max(4),

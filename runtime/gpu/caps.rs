@@ -17,9 +17,26 @@ impl DeviceClass {
     pub fn of(device: &DeviceDescription) -> DeviceClass {
         match (device.kind, device.vendor_id) {
             (DeviceKind::Cpu, _) => DeviceClass::Cpu,
-            (_, VENDOR_QUALCOMM) => adreno_class(&device.name),
+            (_, VENDOR_QUALCOMM) => DeviceClass::of_adreno(&device.name),
             (_, VENDOR_ARM) => DeviceClass::Mali,
             _ => DeviceClass::Desktop,
+        }
+    }
+
+    /// The class of an Adreno: the generation is the first digit of the model number; older or unreadable ones count
+    /// as 6xx, the most careful.
+    pub fn of_adreno(name: &str) -> DeviceClass {
+        if name.contains("X1") {
+            return DeviceClass::Adreno7xx;
+        }
+        if name.contains("X2") {
+            return DeviceClass::Adreno8xx;
+        }
+        let model = name.split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() >= 3);
+        match model.and_then(|digits| digits.chars().next()) {
+            Some('8' | '9') => DeviceClass::Adreno8xx,
+            Some('7') => DeviceClass::Adreno7xx,
+            _ => DeviceClass::Adreno6xx,
         }
     }
 
@@ -33,22 +50,6 @@ impl DeviceClass {
             DeviceClass::Desktop => "desktop",
             DeviceClass::Cpu => "cpu",
         }
-    }
-}
-
-/// The generation is the first digit of the model number; older or unreadable ones count as 6xx, the most careful.
-fn adreno_class(name: &str) -> DeviceClass {
-    if name.contains("X1") {
-        return DeviceClass::Adreno7xx;
-    }
-    if name.contains("X2") {
-        return DeviceClass::Adreno8xx;
-    }
-    let model = name.split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() >= 3);
-    match model.and_then(|digits| digits.chars().next()) {
-        Some('8' | '9') => DeviceClass::Adreno8xx,
-        Some('7') => DeviceClass::Adreno7xx,
-        _ => DeviceClass::Adreno6xx,
     }
 }
 
@@ -128,6 +129,8 @@ pub struct CapsOverride {
     pub features_off: Features,
     /// Treats the timestamps as absent.
     pub timestamps_off: bool,
+    /// Whether unsigned packed dot products count as fast, where the device has them.
+    pub unsigned_dot_accelerated: Option<bool>,
     /// See [`Limits`], as are those below.
     pub max_storage_buffer_range_bytes: Option<u64>,
     pub min_storage_buffer_offset_alignment_bytes: Option<u64>,
@@ -164,6 +167,9 @@ impl CapsOverride {
             *limit = to.map_or(*limit, |to| to.min(*limit));
         }
         caps.features = caps.features.without(&self.features_off);
+        if let Some(accelerated) = self.unsigned_dot_accelerated {
+            caps.dot_product.unsigned_accelerated = accelerated;
+        }
         if !caps.features.integer_dot_product {
             caps.dot_product = DotProduct::default();
         }

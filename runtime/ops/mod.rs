@@ -86,7 +86,7 @@ pub mod view;
 pub use args::{ArgValue, Args};
 pub use interpret::{Interpreted, States, interpret};
 pub use linear_a8::{DotSide, code_sums};
-pub use linear_q::{Side, SideValues};
+pub use linear_q::{IntMm, Side, SideValues};
 pub use lowering::{Lowered, Lowering, Precision, Storage, StorageKind};
 pub use packing::{PackKey, Packing, Prepack};
 pub use quantize::QuantizeCall;

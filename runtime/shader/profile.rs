@@ -19,6 +19,14 @@ pub enum DeviceClass {
     Cpu,
 }
 
+impl DeviceClass {
+    /// Whether unsigned dot products of packed bytes are fast, where there are any, given what the driver `reports`.
+    /// Adreno 8xx has an instruction for them and Mesa's driver reports none.
+    pub fn has_fast_packed_dot(self, reports: bool) -> bool {
+        reports || self == DeviceClass::Adreno8xx
+    }
+}
+
 /// Features, limits and class that a plan depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceProfile {
@@ -30,6 +38,8 @@ pub struct DeviceProfile {
     pub access: Access,
     /// What the device offers of the things that kernels may need.
     pub features: Needs,
+    /// Whether unsigned dot products of packed bytes are there, and faster than plain arithmetic.
+    pub packed_dot: bool,
     /// Bytes that one descriptor can reach.
     pub max_storage_buffer_range_bytes: u64,
     /// Bytes that one buffer can have.
@@ -52,6 +62,7 @@ impl DeviceProfile {
             class: DeviceClass::Cpu,
             access: Access::Ssbo,
             features: Needs::default(),
+            packed_dot: false,
             max_storage_buffer_range_bytes: 1 << 27,
             max_buffer_bytes: 1 << 30,
             storage_offset_alignment_bytes: 256,

@@ -33,10 +33,13 @@
 //! multiplies it with each: a zero gives the bias either way, a NaN gives NaN; an infinity gives an infinity or NaN,
 //! not always the same one.
 
+mod dot;
 mod lower;
 mod pack;
+mod packed;
 mod side;
 
+pub(super) use lower::int_product;
 pub use pack::PackCodes;
 pub use side::{DotSide, code_sums};
 

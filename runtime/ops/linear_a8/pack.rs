@@ -10,7 +10,7 @@
 //!
 //! With several groups each has a multiple of 4 columns.
 
-use super::lower;
+use super::packed;
 use crate::{
     base::{DType, Error, HostTensor, Result},
     ops::{Args, Lowering, Meta, Op, Operand, Tensor},
@@ -22,26 +22,25 @@ pub(super) const MAX_COLUMNS: usize = 1 << 22;
 /// The family of the one op.
 pub struct PackCodes;
 
-/// Rows, columns and groups of one call.
+/// Columns and groups of one call.
 pub(super) struct Shape {
-    /// Product of the leading dims.
-    pub rows: usize,
-    pub columns: usize,
+    columns: usize,
     pub groups: usize,
 }
 
 impl Shape {
     pub(super) fn of<T>(args: &Args<T>, sizes: &[usize]) -> Result<Shape> {
-        let (&columns, outer) = sizes
-            .split_last()
-            .filter(|(columns, _)| **columns > 0)
+        let columns = sizes
+            .last()
+            .copied()
+            .filter(|&columns| columns > 0)
             .ok_or_else(|| Error::unsupported("has no columns to pack").at_operand("input"))?;
         if columns > MAX_COLUMNS {
             let text = format!("has {columns} columns; sums in 32 bits take {MAX_COLUMNS}");
             return Err(Error::unsupported(text).at_operand("input"));
         }
         let groups = group_count(args, columns, 4)?;
-        Ok(Shape { rows: outer.iter().product(), columns, groups })
+        Ok(Shape { columns, groups })
     }
 
     pub(super) fn words(&self) -> usize {
@@ -96,6 +95,6 @@ impl Op for PackCodes {
     }
 
     fn lower(&self, args: &Args<Operand>, _outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        lower::pack(args, cx)
+        packed::pack(args, cx)
     }
 }

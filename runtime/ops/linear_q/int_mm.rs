@@ -1,14 +1,22 @@
 //! `_int_mm` with codes that stay packed: `y = x W^T`, exact in 32 bits, x being int8 or uint8 and W int8.
 
-use super::lower;
+use super::{Side, lower};
 use crate::{
     base::{DType, Error, HostTensor, Result},
-    ops::{Args, Lowering, Meta, Op, Operand, Tensor},
+    ops::{Args, DotSide, Lowering, Meta, Op, Operand, Tensor, linear_a8::int_product},
 };
 
 /// The family of the one op `vkdelegate._int_mm`, which the quantised rewrite makes of `aten._int_mm`: `self` of sizes
-/// `[M, K]` and `weight`, a constant of sizes `[N, K]`.
+/// `[M, K]`, `weight`, a constant of sizes `[N, K]`, and `side`, a constant that [`IntMm::side`] describes, with sums of
+/// the codes. With it, a device whose packed dot products are fast takes those.
 pub struct IntMm;
+
+impl IntMm {
+    /// The layout of the side table: one group, with scales of 1.
+    pub fn side() -> DotSide {
+        DotSide(Side { groups: 1, has_zeros: false, has_bias: false })
+    }
+}
 
 impl Op for IntMm {
     fn targets(&self) -> &'static [&'static str] {
@@ -17,6 +25,12 @@ impl Op for IntMm {
 
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
         let (x, weight) = (args.tensor("self")?, args.tensor("weight")?);
+        if let (Some(side), Some(&n)) = (args.opt_tensor("side")?, weight.sizes.first())
+            && (side.dtype != DType::I32 || side.sizes != IntMm::side().sizes(n))
+        {
+            let text = format!("is {}{:?}; takes int32{:?}", side.dtype, side.sizes, IntMm::side().sizes(n));
+            return Err(Error::invalid_graph(text).at_operand("side"));
+        }
         match (x.sizes.as_slice(), weight.sizes.as_slice()) {
             (&[m, k], &[n, weight_k]) if k == weight_k && weight.dtype == DType::I8 => {
                 Ok(vec![Meta::new(DType::I32, [m, n])])
@@ -44,6 +58,19 @@ impl Op for IntMm {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        lower::lower_ints(args, &outs[0], cx)
+        match args.opt_tensor("side")? {
+            Some(side) if cx.profile().packed_dot => {
+                let constant = |operand: &'static str| {
+                    args.tensor(operand)?.constant().map_err(|error| error.at_operand(operand))
+                };
+                let (weight, side) = (constant("weight")?, side.constant()?);
+                let y = cx.output(&outs[0])?;
+                if y.numel() > 0 {
+                    int_product(cx, args.tensor("self")?, weight, side, &y)?;
+                }
+                Ok(vec![y])
+            }
+            _ => lower::lower_ints(args, &outs[0], cx),
+        }
     }
 }

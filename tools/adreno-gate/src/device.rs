@@ -7,6 +7,9 @@ use std::ffi::CStr;
 use anyhow::{Context, Result, bail};
 use ash::{khr, vk};
 
+use vkdelegate::shader::DeviceClass;
+
+use crate::isa;
 use crate::spirv::Module;
 
 /// Shaders bind at most this many storage buffers, and take this many bytes of push constants.
@@ -16,6 +19,8 @@ const PUSH_CONSTANT_BYTES: u32 = 128;
 /// What the compiler says of one pipeline.
 pub struct Compiled {
     statistics: BTreeMap<String, u64>,
+    /// Instructions that multiply packed bytes; counted for modules that ask for such products.
+    pub packed_dots: usize,
     /// Invocations in one wave.
     pub subgroup_size: u32,
 }
@@ -40,6 +45,8 @@ pub struct Compiler {
     features: Features,
     device_name: String,
     driver: String,
+    /// Whether the library takes packed dot products on this device.
+    packed_dot: bool,
     _instance: ash::Instance,
     _entry: ash::Entry,
 }
@@ -73,7 +80,9 @@ impl Compiler {
             .context("no Vulkan device; run through scripts/adreno_gate.sh")?;
 
         let mut driver = vk::PhysicalDeviceDriverProperties::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut driver);
+        let mut dot = vk::PhysicalDeviceShaderIntegerDotProductProperties::default();
+        let mut properties =
+            vk::PhysicalDeviceProperties2::default().push_next(&mut driver).push_next(&mut dot);
         // SAFETY: `physical` is of `instance`, and the chain is well formed.
         unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
         let device_name = text_of(properties.properties.device_name_as_c_str())?;
@@ -81,6 +90,8 @@ impl Compiler {
             bail!("{device_name} is older than Vulkan 1.3");
         }
         let driver = text_of(driver.driver_info_as_c_str())?;
+        let reports_dot = dot.integer_dot_product4x8_bit_packed_unsigned_accelerated != 0;
+        let packed_dot = DeviceClass::of_adreno(&device_name).has_fast_packed_dot(reports_dot);
 
         let (device, features) = open_device(&instance, physical)?;
         let layout = create_layout(&device)?;
@@ -92,6 +103,7 @@ impl Compiler {
             features,
             device_name,
             driver,
+            packed_dot,
             _instance: instance,
             _entry: entry,
         })
@@ -119,7 +131,7 @@ impl Compiler {
                 4433 | 4434 => (has.storage_16bit, "storage_16bit"),
                 4448 | 4449 => (has.storage_8bit, "storage_8bit"),
                 5347 => (has.buffer_device_address, "buffer_device_address"),
-                6016..=6019 => (has.integer_dot_product, "integer_dot_product"),
+                6016..=6019 => (has.integer_dot_product && self.packed_dot, "fast integer_dot_product"),
                 _ => (true, ""),
             };
             (!present).then_some(name)
@@ -135,7 +147,7 @@ impl Compiler {
         // SAFETY: the pipeline is made, so nothing uses the module any more.
         unsafe { self.device.destroy_shader_module(shader, None) };
         let pipeline = pipeline?;
-        let compiled = self.statistics(pipeline);
+        let compiled = self.describe(pipeline, module);
         // SAFETY: the pipeline was never bound.
         unsafe { self.device.destroy_pipeline(pipeline, None) };
         compiled
@@ -156,7 +168,10 @@ impl Compiler {
             .name(c"main")
             .specialization_info(&specialization);
         let info = vk::ComputePipelineCreateInfo::default()
-            .flags(vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR)
+            .flags(
+                vk::PipelineCreateFlags::CAPTURE_STATISTICS_KHR
+                    | vk::PipelineCreateFlags::CAPTURE_INTERNAL_REPRESENTATIONS_KHR,
+            )
             .stage(stage)
             .layout(self.layout);
         // SAFETY: module, layout and all that `info` points to are alive.
@@ -165,7 +180,7 @@ impl Compiler {
         pipelines.first().copied().context("no pipeline was made")
     }
 
-    fn statistics(&self, pipeline: vk::Pipeline) -> Result<Compiled> {
+    fn describe(&self, pipeline: vk::Pipeline, module: &Module) -> Result<Compiled> {
         let info = vk::PipelineInfoKHR::default().pipeline(pipeline);
         // SAFETY: `pipeline` is alive, and its statistics were asked for at creation.
         let executables = unsafe { self.executables.get_pipeline_executable_properties(&info) }?;
@@ -187,7 +202,36 @@ impl Compiler {
                 bail!("this driver gives no '{name}', only {:?}", statistics.keys());
             }
         }
-        Ok(Compiled { statistics, subgroup_size })
+        let packed_dots =
+            if module.asks_for_packed_dots() { isa::packed_dots(&self.assembly(pipeline)?) } else { 0 };
+        Ok(Compiled { statistics, packed_dots, subgroup_size })
+    }
+
+    /// The assembly of the pipeline's only executable.
+    fn assembly(&self, pipeline: vk::Pipeline) -> Result<String> {
+        let info = vk::PipelineExecutableInfoKHR::default().pipeline(pipeline);
+        // SAFETY: `pipeline` is alive, and its representations were asked for at creation; executable 0 exists. Without
+        // room for data only names and sizes are written.
+        let mut found = unsafe { self.executables.get_pipeline_executable_internal_representations(&info) }?;
+        let mut texts: Vec<Vec<u8>> = found.iter().map(|one| vec![0; one.data_size]).collect();
+        for (one, text) in found.iter_mut().zip(&mut texts) {
+            one.p_data = text.as_mut_ptr().cast();
+        }
+        let mut count = u32::try_from(found.len())?;
+        // The wrapper of ash makes room for none of the texts.
+        let read = self.executables.fp().get_pipeline_executable_internal_representations_khr;
+        // SAFETY: `found` has `count` elements; each `p_data` points to `data_size` bytes of `texts`, which outlives
+        // the call.
+        unsafe { read(self.device.handle(), &info, &mut count, found.as_mut_ptr()) }.result()?;
+        let mut names = Vec::new();
+        for (one, text) in found.iter().zip(&texts) {
+            let name = text_of(one.name_as_c_str())?;
+            if name.contains("Assembly") {
+                return Ok(String::from_utf8_lossy(text).into_owned());
+            }
+            names.push(name);
+        }
+        bail!("this driver gives no assembly, only {names:?}")
     }
 }
 

@@ -1,9 +1,11 @@
 //! Compiles the committed shaders, or the SPIR-V files that are named, with the Vulkan driver at hand (turnip on its Adreno shim, see
-//! `scripts/adreno_gate.sh`), prints what the compiler made of each, and exits 1 when one spills registers.
+//! `scripts/adreno_gate.sh`), prints what the compiler made of each, and exits 1 when one spills registers, or asks for
+//! dot products of packed bytes and is given none of the instructions for them.
 //!
 //! A shader that needs what the device lacks is no fault: the planner does not pick it there either.
 
 mod device;
+mod isa;
 mod jobs;
 mod spirv;
 
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles everything; false when something spills.
+/// Compiles everything; false when something fails.
 fn run() -> Result<bool> {
     let files: Vec<String> = std::env::args().skip(1).collect();
     let jobs = if files.is_empty() { jobs::of_library()? } else { jobs::of_files(&files)? };
@@ -45,18 +47,28 @@ fn run() -> Result<bool> {
         println!("{row}");
         // turnip ends the process on some shaders; the table then ends with the last one that went well.
         std::io::stdout().flush()?;
-        if compiled.spills() > 0 {
-            failed += 1;
-            eprintln!("{}: {} spills {} times", compiler.device_name(), job.name, compiled.spills());
-        } else {
-            passed += 1;
+        match fault_of(&compiled, job.module.asks_for_packed_dots()) {
+            Some(fault) => {
+                failed += 1;
+                eprintln!("{}: {} {fault}", compiler.device_name(), job.name);
+            }
+            None => passed += 1,
         }
     }
-    eprintln!("{}: {passed} pass, {failed} spill, {absent} not for this device", compiler.device_name());
+    eprintln!("{}: {passed} pass, {failed} fail, {absent} not for this device", compiler.device_name());
     if passed + failed == 0 {
         bail!("no shader was compiled for {}", compiler.device_name());
     }
     Ok(failed == 0)
+}
+
+/// Why a phone should not run the pipeline.
+fn fault_of(compiled: &Compiled, asks_for_packed_dots: bool) -> Option<String> {
+    if compiled.spills() > 0 {
+        return Some(format!("spills {} times", compiled.spills()));
+    }
+    (asks_for_packed_dots && compiled.packed_dots == 0)
+        .then(|| "multiplies packed bytes without the instruction for it".to_string())
 }
 
 /// One line of the table.
@@ -67,7 +79,7 @@ struct Row<'a> {
 
 impl Row<'_> {
     const HEADER: &'static str = "variant                                                      \
-                                  instr  regs  waves  threads  spills";
+                                  instr  regs  waves  threads  spills   dots";
 }
 
 impl std::fmt::Display for Row<'_> {
@@ -75,13 +87,14 @@ impl std::fmt::Display for Row<'_> {
         let c = self.compiled;
         write!(
             f,
-            "{:60} {:5} {:5} {:6} {:8} {:7}",
+            "{:60} {:5} {:5} {:6} {:8} {:7} {:6}",
             self.name,
             c.stat("Instruction Count"),
             c.stat("Registers used"),
             c.stat("Max Waves Per Core"),
             c.stat("Max Waves Per Core") * u64::from(c.subgroup_size),
-            c.spills()
+            c.spills(),
+            c.packed_dots
         )
     }
 }

@@ -15,6 +15,11 @@ pub struct Module {
 }
 
 impl Module {
+    /// Whether it multiplies packed bytes (`DotProduct` and what comes with it).
+    pub fn asks_for_packed_dots(&self) -> bool {
+        self.capabilities.iter().any(|capability| (6016..=6019).contains(capability))
+    }
+
     /// Reads a little-endian module.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (chunks, rest) = bytes.as_chunks::<4>();

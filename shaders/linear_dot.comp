@@ -1,0 +1,118 @@
+//! Products in integers of 8-bit activations with 8- and 4-bit codes: tiles of `tile_m` rows and 4 columns an invocation.
+//!
+//! `outcome` floats scales the sums, codes quantises them after that, ints stores them as they are. `x_vec4` says that
+//! groups begin at multiples of 4 words of x; `wide` (with tile_m = 1) that sums take 64 bits. Work groups: x counts
+//! tiles of rows, y groups of `local_x` panels of 4 columns. Parameters and layouts: see `lib/dots.glsl`.
+//! axis dtype = f32 f16
+//! axis dot = packed plain
+//! axis bits = 4 8
+//! axis tile_m = 1 4 8
+//! axis access = ssbo bda
+//! spec 0 round_mode = 0
+//! spec 1 local_x = 32
+//! spec 2 x_vec4 = 0
+//! spec 3 has_factors = 0
+//! spec 4 has_zeros = 0
+//! spec 5 has_bias = 0
+//! spec 6 outcome = 0
+//! spec 7 wide = 0
+//! values outcome = floats codes ints
+//! local local_x
+//! needs dtype=f16 : storage_16bit
+//! needs dot=packed : integer_dot
+#include "lib/dots.glsl"
+
+const uint STEP = 4u / BLOCK_WORDS;         // blocks that meet 4 words of x
+const uint PIECE = 65536u / BLOCK;          // blocks whose products' sum fits 32 bits
+
+uvec4 load_x4(uint at) {
+    if (x_vec4 != 0u) return uvec4(LOAD4(x, at));
+    return uvec4(LOAD(x, at), LOAD(x, at + 1u), LOAD(x, at + 2u), LOAD(x, at + 3u));
+}
+
+void main() {
+    uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (panel * 4u >= n) return;
+    uint tile_row = gl_WorkGroupID.x * TILE_M;
+    uint rows[TILE_M];
+    uint x_at[TILE_M];
+    vec4 totals[TILE_M];
+    uvec4 sums[TILE_M];
+    for (uint r = 0u; r < TILE_M; r++) {
+        rows[r] = first_row + min(tile_row + r, m - 1u);
+        x_at[r] = rows[r] * row_words;
+        totals[r] = vec4(0.0);
+    }
+    uint codes_at = 4u * panel * blocks;
+    for (uint group = 0u; group < groups; group++) {
+        for (uint r = 0u; r < TILE_M; r++) sums[r] = uvec4(0u);
+        uvec4 lows = uvec4(0u), highs = uvec4(0u);
+        for (uint left = group_blocks; left > 0u;) {
+            uint run = wide != 0u ? min(left, PIECE) : left;
+            left -= run;
+            for (uint rest = run / STEP; rest > 0u; rest--) {
+#if BITS == 8
+                uvec4 w0 = load_codes(codes_at, 0u), w1 = load_codes(codes_at + 4u, 0u);
+                uvec4 w2 = load_codes(codes_at + 8u, 0u), w3 = load_codes(codes_at + 12u, 0u);
+#else
+                uvec4 w0 = load_codes(codes_at, 0u), w1 = load_codes(codes_at, 1u);
+                uvec4 w2 = load_codes(codes_at + 4u, 0u), w3 = load_codes(codes_at + 4u, 1u);
+#endif
+                codes_at += 4u * STEP;
+                for (uint r = 0u; r < TILE_M; r++) {
+                    uvec4 v = load_x4(x_at[r]);
+                    x_at[r] += 4u;
+                    sums[r] = dots(v.x, w0, sums[r]);
+                    sums[r] = dots(v.y, w1, sums[r]);
+                    sums[r] = dots(v.z, w2, sums[r]);
+                    sums[r] = dots(v.w, w3, sums[r]);
+                }
+            }
+            for (uint rest = run % STEP; rest > 0u; rest--) {
+                for (uint i = 0u; i < BLOCK_WORDS; i++) {
+                    uvec4 w = load_codes(codes_at, i);
+                    for (uint r = 0u; r < TILE_M; r++) {
+                        sums[r] = dots(uint(LOAD(x, x_at[r])), w, sums[r]);
+                        x_at[r]++;
+                    }
+                }
+                codes_at += 4u;
+            }
+#if TILE_M == 1
+            if (wide != 0u) {
+                uvec4 carry;
+                lows = uaddCarry(lows, sums[0], carry);
+                highs += carry;
+                sums[0] = left > 0u ? uvec4(0u) : lows;
+            }
+#endif
+        }
+        if (outcome != OUTCOME_INTS) {
+            for (uint r = 0u; r < TILE_M; r++) {
+                precise vec4 total = totals[r] + scaled(sums[r], highs, rows[r], panel, group);
+                totals[r] = total;
+            }
+        }
+    }
+    vec4 bias = biases(panel);
+    for (uint r = 0u; r < TILE_M; r++) {
+        uint row = tile_row + r;
+        if (row >= m) return;
+        float scale = row_scale(rows[r]);
+#ifndef DTYPE_F16
+        ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[r], rows[r], panel) : ivec4(0);
+#endif
+        for (uint c = 0u; c < 4u; c++) {
+            uint column = panel * 4u + c;
+            if (column >= n) continue;
+            uint at = row * y_row_stride + column;
+#ifndef DTYPE_F16
+            if (outcome == OUTCOME_INTS) {
+                STORE(y, at, ints[c]);
+                continue;
+            }
+#endif
+            store_result(at, totals[r][c], scale, bias[c]);
+        }
+    }
+}

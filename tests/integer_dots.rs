@@ -1,0 +1,484 @@
+//! Products of quantised activations with quantised weights in integers, on the device: with packed dot products and
+//! with plain arithmetic, which must give the same bits; of activations that are packed once for several products.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock},
+};
+
+use common::{
+    device,
+    one_op::{static_method, tensor_type},
+    reference,
+};
+use vkdelegate::{
+    base::{DType, HostTensor, Value},
+    delegate::{BuildOptions, Context, Session},
+    gpu::{CapsOverride, Features, GpuOptions},
+    ir::{Arg, Constant, Graph, InputKind, Method, OpName, OutputKind, OutputSource, ValueId},
+    ops::{DotSide, IntMm, Precision, Side, SideValues, code_sums},
+    plan::{self, InputMeta, PlanOptions},
+    shader::Access,
+};
+
+/// A context in which packed dot products count as fast, or do not.
+fn context(is_fast: bool) -> Arc<Context> {
+    static CONTEXTS: [OnceLock<Arc<Context>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let overrides = CapsOverride { unsigned_dot_accelerated: Some(is_fast), ..CapsOverride::default() };
+    Arc::clone(CONTEXTS[usize::from(is_fast)].get_or_init(|| opened(overrides)))
+}
+
+fn opened(overrides: CapsOverride) -> Arc<Context> {
+    let options = GpuOptions { validation: true, sync_validation: true, overrides, ..GpuOptions::default() };
+    Context::open(options, None).unwrap()
+}
+
+/// Numbers without symmetry or a short period.
+fn number(index: usize, seed: u64) -> u64 {
+    let mixed = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed << 32);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 33
+}
+
+fn numbers(sizes: &[usize], seed: u64, dtype: DType, low: i64, high: i64, step: f64) -> HostTensor {
+    let span = (high - low + 1) as u64;
+    let values: Vec<f64> = (0..sizes.iter().product())
+        .map(|index| (low + (number(index, seed) % span) as i64) as f64 * step)
+        .collect();
+    HostTensor::from_f64s(DType::F64, sizes.to_vec(), &values).unwrap().cast(dtype).unwrap()
+}
+
+fn constant(graph: &mut Graph, name: &str, tensor: HostTensor) -> ValueId {
+    graph.add_constant_input(name, Constant::from_tensor(name, tensor), InputKind::Parameter).unwrap()
+}
+
+fn call(
+    graph: &mut Graph,
+    name: &str,
+    op: &str,
+    args: Vec<(&str, Arg)>,
+    outs: &[(DType, &[usize])],
+) -> Vec<ValueId> {
+    let args = args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect();
+    let outs = outs
+        .iter()
+        .enumerate()
+        .map(|(index, (dtype, sizes))| (format!("{name}_{index}"), tensor_type(*dtype, sizes)))
+        .collect();
+    let node = graph.add_node(name, OpName::new(op), args, outs).unwrap();
+    graph.node(node).unwrap().outputs.clone()
+}
+
+/// A product of rows that are packed on the device.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    m: usize,
+    k: usize,
+    n: usize,
+    bits: u8,
+    groups: usize,
+    has_zeros: bool,
+    has_bias: bool,
+    per_row: bool,
+    quantises: bool,
+    dtype: DType,
+}
+
+impl Case {
+    fn new(m: usize, k: usize, n: usize, bits: u8) -> Case {
+        let dtype = DType::I8;
+        Case {
+            m,
+            k,
+            n,
+            bits,
+            groups: 1,
+            has_zeros: false,
+            has_bias: false,
+            per_row: false,
+            quantises: false,
+            dtype,
+        }
+    }
+
+    /// Everything that makes a result depend on more than the product.
+    fn with_all(self) -> Case {
+        Case { has_zeros: true, has_bias: true, per_row: true, ..self }
+    }
+
+    /// A product of `words` and `sums` with a weight of its own, named by `seed`.
+    fn product(&self, graph: &mut Graph, packed: &[ValueId], seed: u64) -> ValueId {
+        let &Case { m, k, n, bits, groups, .. } = self;
+        let half = 1 << (bits - 1);
+        let codes = Constant::from_tensor("codes", numbers(&[n, k], seed, DType::I8, -half, half - 1, 1.0));
+        let side = DotSide(Side { groups, has_zeros: self.has_zeros, has_bias: self.has_bias });
+        let floats = |count: usize, seed, low, step| {
+            numbers(&[count], seed, DType::F32, low, low + 40, step).to_f32s()
+        };
+        let values = SideValues {
+            scales: floats(n * groups, seed + 1, 1, 0.0011),
+            zeros: if self.has_zeros {
+                floats(n * groups, seed + 2, -20, 0.25)
+            } else {
+                vec![0.0; n * groups]
+            },
+            bias: if self.has_bias { floats(n, seed + 3, -20, 0.37) } else { vec![0.0; n] },
+        };
+        let table = side.table(&values, &code_sums(&codes, 0, groups).unwrap(), n).unwrap();
+        let weight = graph.add_constant_input(&format!("codes{seed}"), codes, InputKind::Parameter).unwrap();
+        let table = constant(graph, &format!("side{seed}"), table);
+        let params = if self.per_row { vec![m, 1] } else { vec![1] };
+        let scale =
+            graph.add_input(&format!("scale{seed}"), tensor_type(DType::F32, &params), InputKind::User);
+        let zero = graph.add_input(&format!("zero{seed}"), tensor_type(DType::I64, &params), InputKind::User);
+        let mut args = vec![
+            ("words", Arg::Value(packed[0])),
+            ("sums", Arg::Value(packed[1])),
+            ("input_scale", Arg::Value(scale.unwrap())),
+            ("input_zero", Arg::Value(zero.unwrap())),
+            ("input_offset", Arg::Int(if self.dtype == DType::I8 { 128 } else { 0 })),
+            ("k", Arg::Int(k as i64)),
+            ("weight", Arg::Value(weight)),
+            ("side", Arg::Value(table)),
+            ("groups", Arg::Int(groups as i64)),
+            ("has_zeros", Arg::Bool(self.has_zeros)),
+            ("has_bias", Arg::Bool(self.has_bias)),
+        ];
+        let mut dtype = DType::F32;
+        if self.quantises {
+            let scale =
+                constant(graph, &format!("out_scale{seed}"), HostTensor::from_f32(&[1], &[0.37]).unwrap());
+            let zero =
+                constant(graph, &format!("out_zero{seed}"), HostTensor::from_i64(&[1], &[-7]).unwrap());
+            args.extend([("out_scale", Arg::Value(scale)), ("out_zero", Arg::Value(zero))]);
+            args.extend([("out_min", Arg::Int(-120)), ("out_max", Arg::Int(127))]);
+            args.push(("out_dtype", Arg::DType(DType::I8)));
+            dtype = DType::I8;
+        }
+        let op = format!("vkdelegate.linear_a8w{bits}.default");
+        call(graph, &format!("product{seed}"), &op, args, &[(dtype, &[m, n])])[0]
+    }
+
+    fn packed(&self, graph: &mut Graph) -> Vec<ValueId> {
+        let x = graph.add_input("x", tensor_type(self.dtype, &[self.m, self.k]), InputKind::User).unwrap();
+        let args = vec![("input", Arg::Value(x)), ("groups", Arg::Int(self.groups as i64))];
+        let outs =
+            [(DType::I32, &[self.m, self.k.div_ceil(4)][..]), (DType::I32, &[self.m, self.groups][..])];
+        call(graph, "pack", "vkdelegate.pack_codes.default", args, &outs)
+    }
+
+    fn x(&self) -> Value {
+        let (low, high) = self.dtype.int_range().unwrap();
+        Value::Tensor(numbers(&[self.m, self.k], 5, self.dtype, low, high, 1.0))
+    }
+
+    fn factors(&self, seed: u64) -> [Value; 2] {
+        let params = if self.per_row { vec![self.m, 1] } else { vec![1] };
+        let (low, high) = self.dtype.int_range().unwrap();
+        let scale = numbers(&params, seed + 4, DType::F32, 1, 30, 0.013);
+        [scale, numbers(&params, seed + 5, DType::I64, low, high, 1.0)].map(Value::Tensor)
+    }
+
+    /// A program of one product, and its inputs.
+    fn method(&self) -> (Method, Vec<Value>) {
+        let mut graph = Graph::new("dots");
+        let packed = self.packed(&mut graph);
+        let y = self.product(&mut graph, &packed, 11);
+        graph.add_output(OutputSource::Value(y), OutputKind::User);
+        (static_method(graph), [vec![self.x()], self.factors(11).to_vec()].concat())
+    }
+
+    /// Both ways give the same, run after run, and what the host gives.
+    fn check(&self) {
+        let (method, inputs) = self.method();
+        let (want, _) = reference::run(&method.graph, &inputs, &HashMap::new());
+        let [packed, plain] = [true, false].map(|is_fast| {
+            let runs = outputs(&context(is_fast), &method, &inputs, 2);
+            assert_eq!(runs[0][0].bytes(), runs[1][0].bytes(), "{self:?}: a replay differs");
+            runs[0][0].clone()
+        });
+        assert_eq!(packed.bytes(), plain.bytes(), "{self:?}: packed and plain differ");
+        self.assert_near(&packed, &want[0]);
+    }
+
+    /// Several groups are added in another order than on the host; a code may then be the next one.
+    fn assert_near(&self, got: &HostTensor, want: &HostTensor) {
+        let (got, want) = (got.to_f64s(), want.to_f64s());
+        for (row, (got, want)) in got.chunks(self.n).zip(want.chunks(self.n)).enumerate() {
+            let largest = want.iter().fold(0.0f64, |largest, v| largest.max(v.abs()));
+            let tolerance = match (self.groups, self.quantises) {
+                (1, _) => 0.0,
+                (_, true) => 1.0,
+                (_, false) => 1e-6 * largest,
+            };
+            for (column, (got, want)) in got.iter().zip(want).enumerate() {
+                let error = (got - want).abs();
+                assert!(error <= tolerance, "{self:?}: ({row}, {column}) is {got}, the reference {want}");
+            }
+        }
+    }
+}
+
+/// The outputs of `count` runs.
+fn outputs(context: &Arc<Context>, method: &Method, inputs: &[Value], count: usize) -> Vec<Vec<HostTensor>> {
+    let mut session = Session::build(context, method.clone(), BuildOptions::default()).unwrap();
+    let runs = (0..count)
+        .map(|_| {
+            let (values, _) = session.run(inputs).unwrap();
+            let tensors = values.into_iter().map(|value| match value {
+                Value::Tensor(tensor) => tensor,
+                other => panic!("{other:?} is no tensor"),
+            });
+            tensors.collect()
+        })
+        .collect();
+    let messages = context.gpu().validation_messages();
+    assert!(messages.is_empty(), "{messages:#?}");
+    runs
+}
+
+/// The kernels that a device of the context's profile runs for `method`, as `name axes`.
+fn kernels_of(context: &Context, method: &Method, inputs: &[Value]) -> Vec<String> {
+    let options = PlanOptions {
+        profile: context.profile().clone(),
+        precision: Precision::F32,
+        pinned_f32: HashSet::new(),
+    };
+    let metas: Vec<InputMeta> = inputs
+        .iter()
+        .map(|input| match input {
+            Value::Tensor(tensor) => InputMeta::Tensor(tensor.dtype(), tensor.sizes().to_vec()),
+            other => panic!("{other:?} is no tensor"),
+        })
+        .collect();
+    let plan = plan::build(method, &metas, &options).unwrap();
+    plan::verify(&plan).unwrap();
+    let name = |kernel: vkdelegate::shader::KernelRef| {
+        let axes = kernel.variant(Access::Ssbo).unwrap().axes;
+        format!("{} {axes}", kernel.info().unwrap().name)
+    };
+    plan.dispatches.iter().map(|dispatch| name(dispatch.kernel)).collect()
+}
+
+#[test]
+fn rows_of_any_length() {
+    let _turn = device::turn();
+    for bits in [4, 8] {
+        for k in [1, 3, 5, 33, 64, 257, 1024] {
+            for n in [1, 3, 5] {
+                Case::new(1, k, n, bits).check();
+            }
+            Case::new(1, k, 259, bits).with_all().check();
+        }
+    }
+}
+
+#[test]
+fn tiles_of_any_size() {
+    let _turn = device::turn();
+    for bits in [4, 8] {
+        for (m, k, n) in
+            [(2, 5, 1), (3, 33, 5), (4, 257, 3), (7, 16, 133), (9, 31, 8), (33, 40, 7), (257, 3, 3)]
+        {
+            Case::new(m, k, n, bits).check();
+            Case::new(m, k, n, bits).with_all().check();
+        }
+    }
+    Case { dtype: DType::U8, ..Case::new(5, 33, 9, 8).with_all() }.check();
+    Case { dtype: DType::U8, ..Case::new(1, 33, 9, 4).with_all() }.check();
+}
+
+/// Up to 8 groups share 16 invocations in several ways, more take turns.
+#[test]
+fn groups_of_any_number() {
+    let _turn = device::turn();
+    for (bits, group) in [(4, 8), (4, 24), (4, 32), (8, 4), (8, 12), (8, 32)] {
+        for groups in [2, 3, 4, 5, 8, 9, 17, 33] {
+            for m in [1, 5] {
+                Case { groups, ..Case::new(m, group * groups, 9, bits).with_all() }.check();
+            }
+        }
+    }
+}
+
+/// The result's codes are those of `quantize_per_tensor` for the float result of the same device, bit for bit.
+#[test]
+fn results_are_quantised_as_apart() {
+    let _turn = device::turn();
+    for (m, groups) in [(1, 1), (6, 1), (1, 3), (9, 3)] {
+        let floats = Case { groups, ..Case::new(m, 96, 37, 8).with_all() };
+        let codes = Case { quantises: true, ..floats };
+        codes.check();
+        let (mut method, inputs) = floats.method();
+        let OutputSource::Value(y) = method.graph.outputs()[0].source else {
+            panic!("the result is a number")
+        };
+        let args = vec![
+            ("input", Arg::Value(y)),
+            ("scale", Arg::Float(f64::from(0.37f32))),
+            ("zero_point", Arg::Int(-7)),
+            ("quant_min", Arg::Int(-120)),
+            ("quant_max", Arg::Int(127)),
+            ("dtype", Arg::DType(DType::I8)),
+        ];
+        let op = "quantized_decomposed.quantize_per_tensor.default";
+        let q = call(&mut method.graph, "quantize", op, args, &[(DType::I8, &[m, 37])])[0];
+        method.graph.add_output(OutputSource::Value(q), OutputKind::User);
+        let apart = outputs(&context(true), &method, &inputs, 1).remove(0);
+        let fused = outputs(&context(true), &codes.method().0, &inputs, 1).remove(0);
+        assert_eq!(apart[1].bytes(), fused[0].bytes(), "{codes:?}");
+    }
+}
+
+/// Products that share their packed activations have scales and zero points of their own.
+#[test]
+fn one_packing_serves_several_products() {
+    let _turn = device::turn();
+    for m in [1, 5] {
+        let case = Case::new(m, 70, 20, 8).with_all();
+        let narrow = Case { per_row: false, ..Case::new(m, 70, 11, 4).with_all() };
+        let mut graph = Graph::new("dots");
+        let packed = case.packed(&mut graph);
+        let mut inputs = vec![case.x()];
+        for (seed, case) in [(11, case), (31, narrow), (51, case)] {
+            let y = case.product(&mut graph, &packed, seed);
+            graph.add_output(OutputSource::Value(y), OutputKind::User);
+            inputs.extend(case.factors(seed));
+        }
+        let method = static_method(graph);
+        let (want, _) = reference::run(&method.graph, &inputs, &HashMap::new());
+        let got = outputs(&context(true), &method, &inputs, 1).remove(0);
+        for (index, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert_eq!(got.bytes(), want.bytes(), "{m} rows, product {index}");
+        }
+        let kernels = kernels_of(&context(true), &method, &inputs);
+        assert_eq!(kernels.iter().filter(|name| name.starts_with("pack_codes")).count(), 1, "{kernels:?}");
+    }
+}
+
+/// Packed dot products are taken where they are fast, and never where the device has none.
+#[test]
+fn the_device_chooses_the_arithmetic() {
+    let _turn = device::turn();
+    let chosen = |context: &Context, case: Case| {
+        let (method, inputs) = case.method();
+        kernels_of(context, &method, &inputs).pop().unwrap()
+    };
+    let (row, tile) = (Case::new(1, 64, 8, 8), Case::new(5, 64, 8, 4));
+    assert_eq!(chosen(&context(true), row), "linear_dot_row dtype=f32 dot=packed bits=8 access=ssbo");
+    assert_eq!(chosen(&context(false), row), "linear_dot_row dtype=f32 dot=plain bits=8 access=ssbo");
+    assert!(chosen(&context(true), tile).contains("dot=packed bits=4 tile_m=4"));
+    let features_off = Features { integer_dot_product: true, ..Features::default() };
+    let without = opened(CapsOverride {
+        features_off,
+        unsigned_dot_accelerated: Some(true),
+        ..CapsOverride::default()
+    });
+    assert!(chosen(&without, tile).contains("dot=plain"));
+    let (method, inputs) = tile.method();
+    let got = outputs(&without, &method, &inputs, 1).remove(0);
+    assert_eq!(got[0].bytes(), outputs(&context(true), &method, &inputs, 1)[0][0].bytes());
+}
+
+/// Launches that a device does not take at once are made of parts.
+#[test]
+fn few_work_groups_are_enough() {
+    let _turn = device::turn();
+    let limited = opened(CapsOverride {
+        max_group_count: Some([7; 3]),
+        unsigned_dot_accelerated: Some(true),
+        ..CapsOverride::default()
+    });
+    for (m, n) in [(70, 1201), (1, 157), (60, 7)] {
+        let (method, inputs) = Case::new(m, 12, n, 8).with_all().method();
+        let got = outputs(&limited, &method, &inputs, 1).remove(0);
+        let want = outputs(&context(true), &method, &inputs, 1).remove(0);
+        assert_eq!(got[0].bytes(), want[0].bytes(), "{m} x {n}");
+    }
+}
+
+/// The weight takes its bytes, and beside them a scale and a sum for each row.
+#[test]
+fn weights_stay_packed() {
+    let _turn = device::turn();
+    let bytes = |case: Case| {
+        let session = Session::build(&context(true), case.method().0, BuildOptions::default()).unwrap();
+        session.memory_report().constant_bytes
+    };
+    assert_eq!(bytes(Case::new(3, 256, 96, 8)), 96 * 256 + 96 * 8);
+    assert_eq!(bytes(Case::new(3, 256, 96, 4)), 96 * 128 + 96 * 8);
+}
+
+/// Only a constant is packed.
+#[test]
+fn codes_that_are_computed_are_refused() {
+    let _turn = device::turn();
+    let (mut method, _) = Case::new(2, 8, 3, 8).method();
+    let live = method.graph.add_input("live", tensor_type(DType::I8, &[3, 8]), InputKind::User).unwrap();
+    let codes = method.graph.value_named("codes11").unwrap();
+    method.graph.replace_uses(codes, live).unwrap();
+    let error = Session::build(&context(true), method, BuildOptions::default()).err().unwrap();
+    assert_eq!(error.node(), Some("product11"));
+    assert!(error.to_string().contains("weight"), "{error}");
+}
+
+/// In half precision the float result is stored in half, and its codes are those of the half.
+#[test]
+fn half_precision_rounds_the_result() {
+    let _turn = device::turn();
+    for m in [1, 5] {
+        let case = Case::new(m, 64, 24, 8).with_all();
+        let (method, mut inputs) = case.method();
+        // Scales that the caller gives are stored in half, too.
+        if let Value::Tensor(scale) = &mut inputs[1] {
+            *scale = scale.cast(DType::F16).unwrap().cast(DType::F32).unwrap();
+        }
+        let run = |precision| {
+            let options = BuildOptions { precision, ..BuildOptions::default() };
+            let mut session = Session::build(&context(true), method.clone(), options).unwrap();
+            let Some(Value::Tensor(y)) = session.run(&inputs).unwrap().0.into_iter().next() else {
+                panic!("no output")
+            };
+            y
+        };
+        let want = run(Precision::F32).cast(DType::F16).unwrap().cast(DType::F32).unwrap();
+        assert_eq!(run(Precision::F16).to_f32s(), want.to_f32s());
+    }
+}
+
+/// `_int_mm` takes packed dot products too, and wraps at 32 bits as it does without.
+#[test]
+fn int_mm_is_exact_either_way() {
+    let _turn = device::turn();
+    for dtype in [DType::I8, DType::U8] {
+        for (m, k, n) in [(1, 33, 5), (1, 64, 300), (3, 5, 4), (17, 257, 9), (1, 140_000, 2), (2, 140_000, 2)]
+        {
+            let mut graph = Graph::new("int_mm");
+            let x = graph.add_input("x", tensor_type(dtype, &[m, k]), InputKind::User).unwrap();
+            let (low, high) = if k > 100_000 { (-128, -128) } else { (-128, 127) };
+            let codes = Constant::from_tensor("codes", numbers(&[n, k], 1, DType::I8, low, high, 1.0));
+            let values = SideValues { scales: vec![1.0; n], zeros: vec![0.0; n], bias: vec![0.0; n] };
+            let table = IntMm::side().table(&values, &code_sums(&codes, 0, 1).unwrap(), n).unwrap();
+            let weight = graph.add_constant_input("codes", codes, InputKind::Parameter).unwrap();
+            let side = constant(&mut graph, "side", table);
+            let args =
+                vec![("self", Arg::Value(x)), ("weight", Arg::Value(weight)), ("side", Arg::Value(side))];
+            let y = call(&mut graph, "mm", "vkdelegate._int_mm.default", args, &[(DType::I32, &[m, n])])[0];
+            graph.add_output(OutputSource::Value(y), OutputKind::User);
+            let method = static_method(graph);
+            let (least, most) = dtype.int_range().unwrap();
+            let least = if k > 100_000 { most } else { least };
+            let inputs = [Value::Tensor(numbers(&[m, k], 2, dtype, least, most, 1.0))];
+            let (want, _) = reference::run(&method.graph, &inputs, &HashMap::new());
+            for is_fast in [true, false] {
+                let got = outputs(&context(is_fast), &method, &inputs, 1).remove(0);
+                assert_eq!(got[0].bytes(), want[0].bytes(), "{dtype} {m}x{k}x{n}, fast: {is_fast}");
+            }
+            let kernels = kernels_of(&context(true), &method, &inputs);
+            assert!(kernels.last().unwrap().contains("dot=packed"), "{kernels:?}");
+        }
+    }
+}
