@@ -86,12 +86,17 @@ impl Writer {
 
     /// A parameter all of whose elements are `value`.
     fn parameter(&mut self, name: &str, sizes: &[i64], value: f32) -> Json {
-        let payload = format!("weight_{}", self.parts.payloads.len());
         let bytes = value.to_le_bytes().repeat(sizes.iter().product::<i64>() as usize);
+        self.held(name, 7, sizes, bytes)
+    }
+
+    /// A parameter of torch's dtype number `dtype` with those bytes.
+    fn held(&mut self, name: &str, dtype: i64, sizes: &[i64], bytes: Vec<u8>) -> Json {
+        let payload = format!("weight_{}", self.parts.payloads.len());
         self.weight_bytes += bytes.len();
-        self.parts.weights["config"][name] = payload_meta(&payload, tensor_meta(7, sizes));
+        self.parts.weights["config"][name] = payload_meta(&payload, tensor_meta(dtype, sizes));
         self.parts.payloads.push((format!("weights/{payload}"), bytes));
-        self.declare(name, 7, sizes);
+        self.declare(name, dtype, sizes);
         self.inputs.push(tensor(name));
         self.specs.push(json!({"parameter": {"arg": {"name": name}, "parameter_name": name}}));
         tensor(name)
@@ -126,6 +131,30 @@ fn write_layers(path: &Path, layers: usize, features: usize) -> usize {
         let weight = writer.parameter(&format!("w{layer}"), &[size, size], 1.0 / features as f32);
         let args = [("input", x), ("weight", weight)];
         x = writer.call(&format!("linear_{layer}"), "torch.ops.aten.linear.default", &args, &[1, size]);
+    }
+    writer.write(path, ("x", 7, &[1, size]), x)
+}
+
+/// As [`write_layers`], with weights in int8 and a scale for each row.
+fn write_coded_layers(path: &Path, layers: usize, features: usize) -> usize {
+    let size = features as i64;
+    let (mut writer, mut x) = (Writer::new(), tensor("x"));
+    for layer in 0..layers {
+        let name = |what: &str| format!("{what}_{layer}");
+        let codes = writer.held(&name("codes"), 2, &[size, size], vec![1; features * features]);
+        let args = [
+            ("input", codes),
+            ("scales", writer.parameter(&name("scales"), &[size], 1.0 / features as f32)),
+            ("zero_points", json!({"as_none": true})),
+            ("axis", json!({"as_int": 0})),
+            ("quant_min", json!({"as_int": -128})),
+            ("quant_max", json!({"as_int": 127})),
+            ("dtype", json!({"as_scalar_type": 2})),
+        ];
+        let dequantize = "torch.ops.quantized_decomposed.dequantize_per_channel.default";
+        let weight = writer.call(&name("dequantize"), dequantize, &args, &[size, size]);
+        let args = [("input", x), ("weight", weight)];
+        x = writer.call(&name("linear"), "torch.ops.aten.linear.default", &args, &[1, size]);
     }
     writer.write(path, ("x", 7, &[1, size]), x)
 }
@@ -191,6 +220,30 @@ fn weights_are_packed_from_the_file_without_copies_of_the_model() {
     );
     let outputs = delegate.run(&[ones(features)]).unwrap();
     assert!(outputs.user[0].as_tensor().unwrap().to_f32s().iter().all(|y| (y - 1.0).abs() < 1e-3));
+    std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(small).unwrap();
+}
+
+/// Codes go from the file to the device as they are: the host never holds them all, neither as codes nor as floats.
+#[test]
+fn codes_are_packed_from_the_file_without_copies() {
+    let _turn = take_turns();
+    let (layers, features) = (12, 2048);
+    let (path, small) = (scratch("codes.pt2"), scratch("small_codes.pt2"));
+    let weights = write_coded_layers(&path, layers, features);
+    write_coded_layers(&small, layers, 64);
+    let gpu = Gpu::open(GpuOptions::default()).unwrap();
+    let mut warm = load(&gpu, &small);
+    warm.run(&[ones(64)]).unwrap();
+    let before = unbacked_bytes();
+    let (mut delegate, peak) = with_peak(|| load(&gpu, &path));
+    let memory = delegate.session().memory_report();
+    assert_eq!(memory.constant_bytes as usize, weights, "the codes, and a scale for each row");
+    let device = memory.constant_bytes + memory.state_bytes + memory.arena_bytes + memory.staging_bytes;
+    let host = peak.saturating_sub(before + device as usize);
+    assert!(host <= weights * 3 / 10 + 8 * MIB, "{host} bytes on the host at the peak");
+    let outputs = delegate.run(&[ones(features)]).unwrap();
+    assert!(outputs.tensor(0).unwrap().to_f32s().iter().all(|y| (y - 1.0).abs() < 1e-3));
     std::fs::remove_file(path).unwrap();
     std::fs::remove_file(small).unwrap();
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{
-    cases::{self, Case, CaseArg},
+    cases::{self, Case},
     device, one_op,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -71,14 +71,6 @@ fn any_meta() -> Vec<Meta> {
     vec![Meta::new(DType::F32, [1])]
 }
 
-/// A `linear` whose weight the caller gives: the one op that reaches a device only through the passes, as `mm`.
-fn has_live_weight(case: &Case) -> bool {
-    let weight = case.args.iter().find(|(name, _)| name == "weight");
-    case.op == "aten.linear.default"
-        && case.refused.is_none()
-        && matches!(weight, Some((_, CaseArg::Tensor(weight))) if !weight.constant)
-}
-
 fn gpu(case: &Case) -> Result<(), Failed> {
     let _turn = device::turn();
     let op = ops::find(&case.op).ok_or_else(|| format!("{} is not supported", case.op))?;
@@ -88,7 +80,7 @@ fn gpu(case: &Case) -> Result<(), Failed> {
         (None, outs) => outs?,
     };
     let mut one_op = one_op::one_op(case, &outs);
-    if has_live_weight(case) {
+    if case.needs_passes() {
         one_op.method = passes::optimise(&one_op.method, &passes::Options::default())?.method;
     }
     let session = Session::build(&device::context(), one_op.method, BuildOptions::default());

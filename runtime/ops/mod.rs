@@ -51,6 +51,7 @@ mod compare;
 mod conv;
 mod create;
 pub mod elementwise;
+mod embedding_q;
 mod fill;
 mod index;
 mod int8pack;

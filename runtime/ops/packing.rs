@@ -28,14 +28,29 @@ pub enum Packing {
         /// What is subtracted so that a code fits as a signed number.
         offset: u8,
     },
+    /// Codes of a matrix `[N, K / c]` of uint8 that holds `c = 8 / bits` unsigned codes a byte: of 4 bits with the first in
+    /// the high half, of 2 bits with the first in the low ones. On the device they are [`Packing::Codes`] of 4 bits of
+    /// `[N, K]`, as signed `code - 2^(bits - 1)`.
+    Split {
+        /// Bits of a code in the constant, 4 or 2.
+        bits: u8,
+    },
 }
 
 impl Packing {
     /// Consecutive k of one row that a word of codes holds; 1 for other packings.
     pub fn codes_a_word(self) -> usize {
         match self {
-            Packing::Codes { bits: 4, .. } => 8,
+            Packing::Codes { bits: 4, .. } | Packing::Split { .. } => 8,
             Packing::Codes { .. } => 4,
+            _ => 1,
+        }
+    }
+
+    /// Codes that a byte of the constant holds; 1 where an element is a code.
+    pub fn codes_a_byte(self) -> usize {
+        match self {
+            Packing::Split { bits } => 8 / usize::from(bits.clamp(1, 8)),
             _ => 1,
         }
     }
@@ -114,7 +129,7 @@ impl Prepack {
                     Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
                 })?
             }
-            Packing::Codes { .. } => {
+            Packing::Codes { .. } | Packing::Split { .. } => {
                 let (n, k) = self.matrix()?;
                 let blocks = k.div_ceil(self.packing.codes_a_word());
                 n.div_ceil(4).checked_mul(4).and_then(|rows| rows.checked_mul(blocks)).ok_or_else(|| {
@@ -127,9 +142,10 @@ impl Prepack {
             .ok_or_else(|| Error::unsupported(format!("a constant of sizes {sizes:?} has too many bytes")))
     }
 
+    /// Rows and columns of what is packed.
     fn matrix(&self) -> Result<(usize, usize)> {
         match self.constant.sizes() {
-            &[n, k] => Ok((n, k)),
+            &[n, k] => Ok((n, k * self.packing.codes_a_byte())),
             sizes => Err(Error::internal(format!("panels hold a matrix, not a constant of sizes {sizes:?}"))),
         }
     }
@@ -160,29 +176,39 @@ impl Prepack {
                 Ok(())
             }
             Packing::Codes { bits, offset } => {
-                let (n, k) = self.matrix()?;
-                let codes_a_word = self.packing.codes_a_word();
-                let blocks = k.div_ceil(codes_a_word);
-                let codes = Codes { source, bits: u32::from(bits), offset: i32::from(offset) };
-                for (position, slot) in out.chunks_exact_mut(width).enumerate() {
-                    let index = first + position;
-                    let (row, block) = (index / (4 * blocks) * 4 + index % 4, (index / 4) % blocks);
-                    let start = block * codes_a_word;
-                    let word =
-                        if row < n { codes.word(row, start..k.min(start + codes_a_word))? } else { 0 };
-                    slot.copy_from_slice(&word.to_le_bytes());
-                }
-                Ok(())
+                let codes = Codes { source, bits, offset: i32::from(offset), held_bits: 8 };
+                self.write_codes(&codes, first, out)
+            }
+            Packing::Split { bits } => {
+                let codes = Codes { source, bits: 4, offset: 1 << (bits - 1), held_bits: bits };
+                self.write_codes(&codes, first, out)
             }
         }
+    }
+
+    fn write_codes(&self, codes: &Codes<'_>, first: usize, out: &mut [u8]) -> Result<()> {
+        let (n, k) = self.matrix()?;
+        let codes_a_word = self.packing.codes_a_word();
+        let blocks = k.div_ceil(codes_a_word);
+        for (position, slot) in out.chunks_exact_mut(self.element.size_bytes()).enumerate() {
+            let index = first + position;
+            let (row, block) = (index / (4 * blocks) * 4 + index % 4, (index / 4) % blocks);
+            let start = block * codes_a_word;
+            let word = if row < n { codes.word(row, start..k.min(start + codes_a_word))? } else { 0 };
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
     }
 }
 
 /// The bytes of a matrix of codes.
 struct Codes<'a> {
     source: Source<'a>,
-    bits: u32,
+    /// Bits of a code on the device.
+    bits: u8,
     offset: i32,
+    /// Bits of a code in the constant: 8, or what [`Packing::Split`] says.
+    held_bits: u8,
 }
 
 impl Codes<'_> {
@@ -191,14 +217,31 @@ impl Codes<'_> {
         let mask = (1u32 << self.bits) - 1;
         let mut word = 0u32;
         for (position, column) in columns.enumerate() {
-            let byte =
-                self.source.bytes.get(self.source.at_matrix(row, column)).copied().ok_or_else(|| {
-                    Error::internal(format!("constant `{}` left its payload", self.source.name))
-                })?;
-            let code = if self.source.dtype == DType::U8 { i32::from(byte) } else { i32::from(byte as i8) };
-            word |= ((code - self.offset) as u32 & mask) << (self.bits * position as u32);
+            let code = self.code(row, column)?;
+            word |= ((code - self.offset) as u32 & mask) << (usize::from(self.bits) * position);
         }
         Ok(word)
+    }
+
+    fn code(&self, row: usize, column: usize) -> Result<i32> {
+        let (source, held) = (&self.source, usize::from(self.held_bits));
+        let byte = source.bytes.get(source.at_matrix(row, column * held / 8)).copied();
+        let byte =
+            byte.ok_or_else(|| Error::internal(format!("constant `{}` left its payload", source.name)))?;
+        Ok(match self.held_bits {
+            8 if source.dtype == DType::I8 => i32::from(byte as i8),
+            8 => i32::from(byte),
+            _ => i32::from(split_code(byte, self.held_bits, column)),
+        })
+    }
+}
+
+/// The unsigned code of `column` in a byte of its row, which holds codes of `bits` (4 or 2) each.
+pub fn split_code(byte: u8, bits: u8, column: usize) -> u8 {
+    match bits {
+        4 if column.is_multiple_of(2) => byte >> 4,
+        4 => byte & 15,
+        _ => byte >> (2 * (column % 4)) & 3,
     }
 }
 
@@ -365,6 +408,33 @@ mod tests {
                     let got = word >> (k % codes_a_word * usize::from(bits)) & mask;
                     let want = if n < 5 && k < 11 { plain[n * 11 + k] - i64::from(offset) } else { 0 };
                     assert_eq!(got, want as u32 & mask, "{dtype} in {bits} bits at ({n}, {k})");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn split_bytes_lie_as_codes_of_4_bits() {
+        let order =
+            |bits: u8| (0..8 / bits).map(|i| split_code(0b11_01_10_00, bits, i.into())).collect::<Vec<_>>();
+        assert_eq!((order(4), order(2)), (vec![13, 8], vec![0, 2, 1, 3]));
+        for bits in [4u8, 2] {
+            let text = "graph g\ninput %w: uint8[5, 3] = parameter \"w\"";
+            let prepack = prepack(text, Packing::Split { bits }, Element::I32);
+            let (each, plain) = (8 / usize::from(bits), prepack.constant().constant().to_tensor().unwrap());
+            let (k, blocks) = (3 * each, (3 * each).div_ceil(8));
+            let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
+            assert_eq!(bytes.len(), 2 * blocks * 16);
+            prepack.write(0, &mut bytes).unwrap();
+            let words: Vec<u32> =
+                bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            for n in 0..8 {
+                for column in 0..blocks * 8 {
+                    let got = words[((n / 4) * blocks + column / 8) * 4 + n % 4] >> (column % 8 * 4) & 15;
+                    let is_inside = n < 5 && column < k;
+                    let code = |byte: u8| i32::from(split_code(byte, bits, column)) - (1 << (bits - 1));
+                    let want = if is_inside { code(plain.bytes()[n * 3 + column / each]) } else { 0 };
+                    assert_eq!(got, want as u32 & 15, "{bits} bits at ({n}, {column})");
                 }
             }
         }

@@ -75,6 +75,9 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     checked(graph, "linear rewrite")?;
     let quantised = quantised::run(graph, &options.fold)?;
     checked(graph, "quantised fusion")?;
+    let lookups = quantised::run_lookups(graph, &options.fold)?;
+    warnings.extend(lookups.warnings);
+    checked(graph, "quantised lookups")?;
     let kept = fold::run(graph, &options.fold)?;
     dead_code::run(graph);
     checked(graph, "constant folding")?;
@@ -82,7 +85,8 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     dead_code::run(graph);
     checked(graph, "live weights")?;
     let ops = histogram(graph);
-    Ok(Optimised { method, decisions, fusions: quantised.fusions, warnings, ops })
+    let fusions = quantised.fusions.into_iter().chain(lookups.fusions).collect();
+    Ok(Optimised { method, decisions, fusions, warnings, ops })
 }
 
 /// Verifies what a pass left, in tests and debug builds.
@@ -97,15 +101,17 @@ fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (_, node) in graph.nodes() {
         if !ops::is_scalar_target(node.op.as_str()) {
-            // A linear is a linear, however its weight is held.
-            let base = if is_linear(node) { "linear" } else { node.op.base() };
-            *counts.entry(base.to_string()).or_insert(0) += 1;
+            *counts.entry(base_name(node).to_string()).or_insert(0) += 1;
         }
     }
     counts
 }
 
-/// Whether `node` is a product with a prepacked weight, of floats or of codes.
-fn is_linear(node: &crate::ir::Node) -> bool {
-    matches!(node.op.base(), "linear" | "linear_q4" | "linear_q8")
+/// The base name of the op; a product with a prepacked weight and a lookup keep theirs, however the codes are held.
+fn base_name(node: &crate::ir::Node) -> &str {
+    match node.op.base() {
+        "linear_q4" | "linear_q8" => "linear",
+        "embedding_q4" | "embedding_q8" => "embedding",
+        base => base,
+    }
 }

@@ -82,6 +82,10 @@ def per_channel(f):
     f.add("dq_channel_no_zero", dq, codes(3, 4), scales(3), None, 0, *INT8)
     f.add("dq_channel_int32_zero", dq, codes(3, 4), scales(3), torch.tensor([1, 2, 3], dtype=torch.int32), 0, *INT8)
     f.add("dq_channel_float_zero", dq, codes(3, 4), scales(3), torch.tensor([0.5, 2, -3]), 0, *INT8)
+    for dtype in (torch.float16, torch.bfloat16):
+        for out in (torch.float32, dtype):
+            f.add(f"dq_channel_{str(dtype)[6:]}_scale_{str(out)[6:]}", dq, codes(3, 4), torch.tensor([0.1, 0.3, 0.07]).to(dtype),
+                  torch.tensor([1, 2, 3]), 0, *INT8, out_dtype=out, exact=True)
     f.add("dq_channel_zero_scale", dq, codes(3, 4), torch.tensor([0.0, 1, 0]), torch.tensor([1, 2, 3]), 0, *INT8)
     f.add("dq_channel_float64_scale", dq, Const(codes(3, 4)), Const(scales(3).double()), Const(torch.tensor([1, 2, 3])),
           0, *INT8)
@@ -99,6 +103,9 @@ def per_group(f):
           torch.int8, 2)
     f.add("q_group_row", q, rand(3, 6), scales(3, 1), zeros[:, :1].contiguous(), -8, 7, torch.int8, 256)
     f.add("dq_group", dq, codes(3, 16, lo=-8, hi=7), scales(3, 4), zeros, -8, 7, torch.int8, 4, torch.float32)
+    for dtype in (torch.float16, torch.bfloat16):
+        f.add(f"dq_group_{str(dtype)[6:]}_scale", dq, codes(3, 16, lo=-8, hi=7), rand(3, 4, step=0.01).to(dtype), zeros, -8, 7,
+              torch.int8, 4, torch.float32)
     f.add("dq_group_odd", dq, Const(codes(5, 96, lo=0, hi=15)), Const(scales(5, 3)),
           Const(torch.arange(15, dtype=torch.int32).reshape(5, 3)), 0, 15, torch.int8, 32, torch.float32)
     f.add("dq_group_no_zero", dq, codes(3, 16), scales(3, 4), None, -8, 7, torch.int8, 4, torch.float32)
@@ -113,6 +120,8 @@ def per_token(f):
     f.add("q_token_halves", q, HALVES.reshape(1, -1), torch.ones(1, 1), torch.full((1, 1), 3), *INT8)
     f.add("q_token_float_zero", q, rand(3, 5), scales(3, 1), torch.zeros(3, 1), *INT8)
     f.add("dq_token", dq, codes(2, 3, 5), scales(2, 3, 1), codes(2, 3, 1, dtype=torch.int64), *INT8, torch.float32)
+    f.add("dq_token_half_scale", dq, codes(3, 9), rand(3, 1, step=0.01).half(), torch.tensor([[1], [-2], [3]]), *INT8,
+          torch.float32)
     f.add("dq_token_half", dq, codes(3, 5), scales(3, 1), torch.zeros(3, 1, dtype=torch.int64), *INT8, torch.float16)
 
 

@@ -75,6 +75,17 @@ pub fn all() -> Vec<(String, Vec<Case>)> {
     families
 }
 
+impl Case {
+    /// Whether a device runs the op only as what the passes make of it: a `linear` with a weight that the caller gives,
+    /// and codes that share bytes.
+    pub fn needs_passes(&self) -> bool {
+        let weight = self.args.iter().find(|(name, _)| name == "weight");
+        let is_live = matches!(weight, Some((_, CaseArg::Tensor(weight))) if !weight.constant);
+        let is_lookup = self.op.starts_with("quantized_decomposed.embedding_");
+        self.refused.is_none() && (is_lookup || (self.op == "aten.linear.default" && is_live))
+    }
+}
+
 fn case(json: &Json) -> Case {
     let refused = json["refused"].as_str().map(str::to_string);
     Case {

@@ -85,8 +85,7 @@ fn tensors(case: &mut Case) -> impl Iterator<Item = (&str, &mut HostTensor)> {
 /// The one-node program of a case, as the passes leave it; `outs` are the metas of its outputs.
 pub fn program_of(case: &Case, outs: &[Meta]) -> OneOp {
     let mut program = one_op(case, outs);
-    // With a live weight it reaches a device only through the passes, as `mm`.
-    if case.op == "aten.linear.default" {
+    if case.needs_passes() {
         program.method = passes::optimise(&program.method, &passes::Options::default()).unwrap().method;
     }
     program

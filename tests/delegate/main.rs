@@ -14,6 +14,7 @@ mod limits;
 mod order;
 mod outputs;
 mod plans;
+mod quantised;
 mod sharing;
 mod state;
 mod support;

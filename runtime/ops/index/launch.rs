@@ -209,21 +209,55 @@ fn positions(cx: &mut Lowering<'_>, of: &Indexing) -> Result<Positions> {
 /// # Errors
 /// When a step does not fit 32 bits.
 pub fn linear_index(cx: &mut Lowering<'_>, of: &Indexing, steps: &[usize]) -> Result<Tensor> {
-    let (status, node, label) = (cx.status(), cx.node_id(), cx.label());
     let mut sum: Option<Tensor> = None;
     for ((index, &dim), &step) in of.indices.iter().zip(&of.space.indexed).zip(steps) {
-        let (bound, step_elems) = (u32_of(of.table.sizes[dim])?, u32_of(step)?);
-        let out = cx.alloc(DType::I32, &of.space.index_sizes)?;
+        let add = Add { bound: of.table.sizes[dim], step, wraps: of.space.wraps };
+        sum = Some(add.to(cx, index, sum.as_ref(), &of.space.index_sizes)?);
+    }
+    sum.ok_or_else(|| Error::internal("a call without index tensors has no positions"))
+}
+
+/// The rows that `indices` name of a table of `rows` rows, contiguous; 0xffffffff for one that is out of range, which
+/// is reported.
+///
+/// # Errors
+/// When a size does not fit 32 bits.
+pub fn checked_rows(cx: &mut Lowering<'_>, indices: &Tensor, rows: usize, wraps: bool) -> Result<Tensor> {
+    Add { bound: rows, step: 1, wraps }.to(cx, indices, None, &indices.sizes)
+}
+
+/// An index tensor of one dim, to be added to positions.
+struct Add {
+    /// Elements of the dim.
+    bound: usize,
+    /// Elements of the table from one index to the next.
+    step: usize,
+    wraps: bool,
+}
+
+impl Add {
+    /// `previous` with `index` times the step, broadcast to `sizes`.
+    fn to(
+        &self,
+        cx: &mut Lowering<'_>,
+        index: &Tensor,
+        previous: Option<&Tensor>,
+        sizes: &[usize],
+    ) -> Result<Tensor> {
+        let (status, node, label) = (cx.status(), cx.node_id(), cx.label());
+        let (bound, step_elems) = (u32_of(self.bound)?, u32_of(self.step)?);
+        let out = cx.alloc(DType::I32, sizes)?;
         // The first dim has nothing to add to; its kernel does not look at `previous`.
-        elementwise::launch(cx, &out, [index, sum.as_ref().unwrap_or(index)], |grid, binding| {
-            let [index, previous] = binding.inputs;
-            let operands = linear_index::Operands { index, previous, y: binding.out, status };
+        elementwise::launch(cx, &out, [index, previous.unwrap_or(index)], |grid, binding| {
+            let [index, previous_region] = binding.inputs;
+            let operands =
+                linear_index::Operands { index, previous: previous_region, y: binding.out, status };
             let params = linear_index::Params {
                 n_elems: grid.n_elems,
                 bound,
                 step_elems,
-                wraps: u32::from(of.space.wraps),
-                adds: u32::from(sum.is_some()),
+                wraps: u32::from(self.wraps),
+                adds: u32::from(previous.is_some()),
                 node,
                 sizes: grid.sizes,
                 index_strides: grid.strides[0],
@@ -231,9 +265,8 @@ pub fn linear_index(cx: &mut Lowering<'_>, of: &Indexing, steps: &[usize]) -> Re
             let (axes, spec) = (linear_index::Axes {}, linear_index::Spec::default());
             linear_index::dispatch(axes, spec, operands, params, binding.groups, label.clone())
         })?;
-        sum = Some(out);
+        Ok(out)
     }
-    sum.ok_or_else(|| Error::internal("a call without index tensors has no positions"))
 }
 
 /// Whether the innermost dim is rows of whole, aligned vectors of 4 in both the table and the output.

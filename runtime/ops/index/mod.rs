@@ -16,7 +16,9 @@ mod space;
 mod sum;
 mod write;
 
+pub use launch::checked_rows;
 pub use masked::MaskedScatter;
 pub use one_hot::OneHot;
 pub use read::IndexRead;
+pub use space::{check_dtype, check_rows, position};
 pub use write::IndexWrite;

@@ -59,10 +59,9 @@ impl Space {
             "take_along_dim" => per_broadcast_element(args, table)?,
             _ => by_tensors(args, table)?,
         };
-        let named = shape::numel(&space.sizes)?;
-        if let Some(&dim) = space.indexed.iter().find(|&&dim| named > 0 && space.table_sizes[dim] == 0) {
-            let text = format!("dim {dim} has no elements to index");
-            return Err(Error::invalid_input(text).at_operand(table_name(base)));
+        for &dim in &space.indexed {
+            check_elements(space.table_sizes[dim], dim, &space.sizes)
+                .map_err(|error| error.at_operand(table_name(base)))?;
         }
         Ok(space)
     }
@@ -111,7 +110,8 @@ impl Space {
             let mut sums = linear.iter_mut();
             let mut fault = None;
             shape::for_each_offset(&self.index_sizes, &strides, 0, |at| {
-                match (self.position(values[at], dim), sums.next()) {
+                let position = position_in(values[at], (self.table_sizes[dim], dim), self.wraps);
+                match (position, sums.next()) {
                     (Ok(position), Some(sum)) => *sum += position * table_strides[dim],
                     (Err(error), _) => fault = Some(error),
                     _ => {}
@@ -132,15 +132,37 @@ impl Space {
         });
         Ok(offsets)
     }
+}
 
-    fn position(&self, index: i64, dim: usize) -> Result<usize> {
-        let size = self.table_sizes[dim];
-        let wrapped = if index < 0 && self.wraps { index.saturating_add(size as i64) } else { index };
-        usize::try_from(wrapped).ok().filter(|&position| position < size).ok_or_else(|| {
-            let text = format!("index {index} is out of range for the {size} elements of dim {dim}");
-            Error::new(ErrorKind::BadData, text)
-        })
+/// The row that `index` names of a table of `rows` rows; negative ones count from the end where `wraps`.
+///
+/// # Errors
+/// When it is out of range.
+pub fn position(index: i64, rows: usize, wraps: bool) -> Result<usize> {
+    position_in(index, (rows, 0), wraps)
+}
+
+fn position_in(index: i64, (size, dim): (usize, usize), wraps: bool) -> Result<usize> {
+    let wrapped = if index < 0 && wraps { index.saturating_add(size as i64) } else { index };
+    usize::try_from(wrapped).ok().filter(|&position| position < size).ok_or_else(|| {
+        let text = format!("index {index} is out of range for the {size} elements of dim {dim}");
+        Error::new(ErrorKind::BadData, text)
+    })
+}
+
+/// Refuses indices of sizes `indices` into a table without rows.
+///
+/// # Errors
+/// When there are indices and no rows.
+pub fn check_rows(rows: usize, indices: &[usize]) -> Result<()> {
+    check_elements(rows, 0, indices)
+}
+
+fn check_elements(size: usize, dim: usize, named: &[usize]) -> Result<()> {
+    if size == 0 && shape::numel(named)? > 0 {
+        return Err(Error::invalid_input(format!("dim {dim} has no elements to index")));
     }
+    Ok(())
 }
 
 /// The table's sizes; a tensor without dims counts as one with a single element.
@@ -148,7 +170,11 @@ fn with_dims(sizes: &[usize]) -> Vec<usize> {
     if sizes.is_empty() { vec![1] } else { sizes.to_vec() }
 }
 
-fn check_dtype(index: &Meta, name: &str) -> Result<()> {
+/// Refuses indices that are no whole numbers, and masks.
+///
+/// # Errors
+/// For any dtype but int64 and int32.
+pub fn check_dtype(index: &Meta, name: &str) -> Result<()> {
     match index.dtype {
         DType::I64 | DType::I32 => Ok(()),
         DType::Bool | DType::U8 => Err(Error::unsupported(

@@ -36,6 +36,8 @@ pub struct Call<'a, T> {
     pub param_sizes: Vec<usize>,
     /// Whether the zero point is added before the rounding.
     pub rounds_sum: bool,
+    /// Whether the scale keeps its dtype in the arithmetic.
+    multiplies_as_is: bool,
     /// The range that the call gives.
     low: Option<f64>,
     high: Option<f64>,
@@ -54,13 +56,15 @@ impl<'a, T: Typed> Call<'a, T> {
             param(args, if args.has("zero_points") { "zero_points" } else { "zero_point" }, Some(0.0))?;
         let (grouped, param_sizes) = blocks(args, base, x.sizes(), &scale)?;
         let bound = |name: &str| args.opt_number(name);
+        let rounds_sum = base.ends_with("per_token") || base.ends_with("channel_group");
         let call = Call {
             x,
             scale,
             zero,
             grouped,
             param_sizes,
-            rounds_sum: base.ends_with("per_token") || base.ends_with("channel_group"),
+            rounds_sum,
+            multiplies_as_is: rounds_sum || base == "dequantize_per_channel",
             low: bound("quant_min")?,
             high: bound("quant_max")?,
         };
@@ -140,6 +144,10 @@ impl<'a, T: Typed> Call<'a, T> {
             );
         }
         int_range(dtype).map_err(|error| error.at_operand("input"))?;
+        if let Some(product) = self.product_dtype().filter(|_| dtype.size_bytes() > 1) {
+            let text = format!("is {product}, in which PyTorch rounds {dtype} codes; make it float32");
+            return Err(Error::unsupported(text).at_operand("scales"));
+        }
         if let Param::Tensor(zero) = self.zero
             && dtype.promote(zero.dtype()).size_bytes() == 1
         {
@@ -167,6 +175,17 @@ impl<'a, T: Typed> Call<'a, T> {
         match args.opt_dtype(name)?.unwrap_or(DType::F32) {
             dtype @ (DType::F32 | DType::F16 | DType::BF16) => Ok(dtype),
             other => Err(Error::unsupported(format!("dequantises to {other}")).at_operand(name)),
+        }
+    }
+
+    /// The dtype that the ops round differences and products to which multiply by a scale tensor as it is: that of the
+    /// scale where it has less than 32 bits.
+    pub fn product_dtype(&self) -> Option<DType> {
+        match self.scale {
+            Param::Tensor(scale) if self.multiplies_as_is => {
+                Some(scale.dtype()).filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))
+            }
+            _ => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Quantisation on the host, in the precision and order of operations that PyTorch uses on a CPU.
 
 use super::call::{Call, Param};
-use crate::base::{Error, HostTensor, Result, shape};
+use crate::base::{Error, HostTensor, Result, Scalar, shape};
 
 /// The codes, and whether each was within `low` and `high` before the clamp.
 ///
@@ -40,8 +40,12 @@ fn rounded(scaled: f64, zero: f64, rounds_sum: bool) -> f64 {
 pub fn dequantized(call: &Call<'_, HostTensor>, codes: &[i64]) -> Result<Vec<f64>> {
     let (scales, zeros) = (spread(call, call.scale)?, spread(call, call.zero)?);
     let wide = call.is_wide();
+    let rounded = |difference: f64| match call.product_dtype() {
+        Some(dtype) => HostTensor::scalar(dtype, Scalar::Float(difference)).to_f64s()[0],
+        None => difference,
+    };
     let values = codes.iter().zip(scales).zip(zeros).map(|((&code, scale), zero)| {
-        let difference = code as f64 - zero;
+        let difference = rounded(code as f64 - zero);
         if wide { difference * scale } else { f64::from(difference as f32 * scale as f32) }
     });
     Ok(values.collect())

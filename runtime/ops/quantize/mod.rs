@@ -7,7 +7,7 @@
 //! | `aten` | `fake_quantize_per_tensor_affine` and its `.tensor_qparams` and `_cachemask`, `fake_quantize_per_channel_affine` and its `_cachemask` |
 //!
 //! Halves round to even, and the zero point is added after the rounding, but before it per token and per channel
-//! group: as PyTorch does. A scale is a float32 or float64 tensor, or a number; float64 ones are float32 on the device. Sizes
+//! group: as PyTorch does, which there and per channel dequantises in the dtype of a half-precision scale. A scale is a float32 or float64 tensor, or a number; float64 ones are float32 on the device. Sizes
 //! and blocks that do not fit each other are refused. Scale and zero point are chosen in [`choose`].
 
 mod call;
@@ -94,7 +94,9 @@ impl Op for Dequantize {
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
         let call = Call::of(args)?;
         let values = eval::dequantized(&call, &call.x.to_i64s())?;
-        Ok(vec![HostTensor::from_f64s(outs[0].dtype, outs[0].sizes.clone(), &values)?])
+        let product = call.product_dtype().unwrap_or(outs[0].dtype);
+        let products = HostTensor::from_f64s(product, outs[0].sizes.clone(), &values)?;
+        Ok(vec![products.cast(outs[0].dtype)?])
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
@@ -102,7 +104,14 @@ impl Op for Dequantize {
         let params = lower::Params::of(cx, &call)?;
         let x = cx.live(call.x)?;
         let y = cx.output(&outs[0])?;
-        lower::dequantize(cx, &call, &params, &x, &y)?;
+        match call.product_dtype().filter(|&dtype| dtype != y.dtype) {
+            None => lower::dequantize(cx, &call, &params, &x, &y)?,
+            Some(dtype) => {
+                let products = cx.alloc(dtype, &y.sizes)?;
+                lower::dequantize(cx, &call, &params, &x, &products)?;
+                cx.copy(&products, &y)?;
+            }
+        }
         Ok(vec![y])
     }
 }

@@ -10,6 +10,7 @@
 //! take 4 bits each on the device, others 8. Where nothing is fused, the weight is folded to floats, and the report
 //! says why. Runs after the linear rewrite, so every product with a constant weight is a `linear`.
 
+mod embedding;
 mod pack;
 mod weight;
 
@@ -24,7 +25,8 @@ use crate::{
     ir::{Arg, Constant, Constness, Graph, InputKind, Node, NodeId, Patch, ValueId},
     ops::{Side, SideValues},
 };
-use pack::{Packed, pack};
+pub(super) use embedding::run as run_lookups;
+use pack::{Groups, Packed, pack};
 use weight::{Param, Weight};
 
 /// What the pass did.
@@ -179,7 +181,7 @@ impl Finder<'_> {
         let codes = self.evaluator.evaluate(weight.codes, true)?;
         let scale = self.param_numbers(&weight.scale)?;
         let zero = self.param_numbers(&weight.zero)?;
-        pack(weight, codes, scale, zero)
+        pack(weight, codes, (scale, zero), Groups::OfWords)
     }
 
     fn param_numbers(&mut self, param: &Param) -> Result<Vec<f64>, String> {

@@ -6,6 +6,15 @@ use crate::{
     ir::Constant,
 };
 
+/// What groups a kernel takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Groups {
+    /// Groups of whole words.
+    OfWords,
+    /// Groups of any size.
+    Any,
+}
+
 /// A weight in the form of `linear_q8` and `linear_q4`.
 pub(super) struct Packed {
     /// Rows.
@@ -39,8 +48,8 @@ impl Packed {
 pub(super) fn pack(
     weight: &Weight,
     codes: Constant,
-    scale: Vec<f64>,
-    zero: Vec<f64>,
+    (scale, zero): (Vec<f64>, Vec<f64>),
+    takes: Groups,
 ) -> Result<Packed, String> {
     if !matches!(codes.dtype(), DType::I8 | DType::U8) {
         return Err(format!("the codes are {}; int8 and uint8 are packed", codes.dtype()));
@@ -60,7 +69,7 @@ pub(super) fn pack(
         return Err(format!("groups of {group} do not divide the {k} columns"));
     }
     let groups = k / group;
-    let (bits, offset) = bits_of(weight, &codes, group, groups)?;
+    let (bits, offset) = bits_of(weight, &codes, (group, groups), takes)?;
     let mut scales = Vec::with_capacity(n * groups);
     let mut zeros = Vec::with_capacity(n * groups);
     for row in 0..n {
@@ -85,9 +94,16 @@ pub(super) fn transposed(codes: &Constant) -> Result<Constant, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Bits of a code, and what to subtract. Reads the codes where 4 bits may do.
-fn bits_of(weight: &Weight, codes: &Constant, group: usize, groups: usize) -> Result<(u8, u8), String> {
-    let fills = |codes_a_word: usize| groups == 1 || group.is_multiple_of(codes_a_word);
+/// Bits of a code, and what to subtract. Reads the codes where 4 bits may do. Groups that fill words of 8-bit codes only keep those whatever is
+/// taken, so that all readers of a table agree.
+fn bits_of(
+    weight: &Weight,
+    codes: &Constant,
+    (group, groups): (usize, usize),
+    takes: Groups,
+) -> Result<(u8, u8), String> {
+    let is_free = takes == Groups::Any && !group.is_multiple_of(4);
+    let fills = |codes_a_word: usize| groups == 1 || is_free || group.is_multiple_of(codes_a_word);
     if !fills(4) {
         return Err(format!("groups of {group}; multiples of 4 are packed"));
     }

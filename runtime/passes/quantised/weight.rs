@@ -86,6 +86,43 @@ impl Weight {
         })
     }
 
+    /// The table of a `quantized_decomposed.embedding_*`, of `[rows, columns]` codes, with scales for each row or group of a row.
+    ///
+    /// # Errors
+    /// Why the call is none.
+    pub fn of_rows(
+        graph: &Graph,
+        node: &Node,
+        codes: ValueId,
+        [rows, columns]: [usize; 2],
+    ) -> Result<Weight, String> {
+        let scale = node.value_arg("weight_scales").ok_or("it has no scales")?;
+        let scale_sizes = concrete_sizes(graph, scale).ok_or("the sizes of its scales are not fixed")?;
+        let groups = scale_sizes.get(1).copied().unwrap_or(1);
+        if groups == 0 || !columns.is_multiple_of(groups) || scale_sizes.first() != Some(&rows) {
+            return Err(format!("scales of sizes {scale_sizes:?} do not fit codes of [{rows}, {columns}]"));
+        }
+        let param = |value| Param::Value { value, sizes: vec![rows, groups, 1] };
+        Ok(Weight {
+            codes,
+            is_transposed: false,
+            grouped: vec![rows, groups, columns / groups],
+            scale: param(scale),
+            zero: node.value_arg("weight_zero_points").map_or(Param::Number(0.0), param),
+            range: Some((-128, 127)),
+            nodes: vec![],
+        })
+    }
+
+    /// A matrix of codes that are the weight, as they are.
+    pub fn of_codes(graph: &Graph, codes: ValueId) -> Option<Weight> {
+        let (scale, zero) = (Param::Number(1.0), Param::Number(0.0));
+        let grouped = concrete_sizes(graph, codes)?;
+        // Without groups these are 8-bit codes: not worth reading them to find out.
+        let range = Some((-128, 127));
+        Some(Weight { codes, is_transposed: false, grouped, scale, zero, range, nodes: vec![] })
+    }
+
     /// Whether the codes are the weight, as they are.
     pub fn is_unscaled(&self) -> bool {
         matches!((&self.scale, &self.zero), (Param::Number(scale), Param::Number(zero)) if *scale == 1.0 && *zero == 0.0)
@@ -110,7 +147,13 @@ pub(super) fn concrete_sizes(graph: &Graph, value: ValueId) -> Option<Vec<usize>
     sizes.iter().map(|size| usize::try_from(size.as_const()?).ok()).collect()
 }
 
-fn dtype_of(graph: &Graph, value: ValueId) -> Option<DType> {
+/// The rank of a tensor.
+pub(super) fn rank_of(graph: &Graph, value: ValueId) -> Option<usize> {
+    Some(tensor_type(graph, value)?.sizes.len())
+}
+
+/// The dtype of a tensor.
+pub(super) fn dtype_of(graph: &Graph, value: ValueId) -> Option<DType> {
     Some(tensor_type(graph, value)?.dtype)
 }
 
@@ -118,6 +161,11 @@ fn dtype_of(graph: &Graph, value: ValueId) -> Option<DType> {
 pub(super) fn is_codes(graph: &Graph, value: ValueId) -> bool {
     let sizes = concrete_sizes(graph, value).unwrap_or_default();
     dtype_of(graph, value) == Some(DType::I8) && sizes.len() == 2 && !sizes.contains(&0)
+}
+
+/// Whether `value` is a matrix of int8 or uint8.
+pub(super) fn is_table(graph: &Graph, value: ValueId) -> bool {
+    matches!(dtype_of(graph, value), Some(DType::I8 | DType::U8)) && rank_of(graph, value) == Some(2)
 }
 
 fn ints(node: &Node, name: &str) -> Option<Vec<i64>> {
@@ -178,6 +226,10 @@ fn of_dequantize(graph: &Graph, node: &Node) -> Result<Weight, String> {
     let args = ops::resolve(node, lookup).map_err(|error| error.to_string())?;
     let call = QuantizeCall::of(&args).map_err(|error| error.to_string())?;
     call.check_codes(None).map_err(|error| error.to_string())?;
+    let gives = node.outputs.first().and_then(|&output| dtype_of(graph, output));
+    if let Some(product) = call.product_dtype().filter(|&product| Some(product) != gives) {
+        return Err(format!("scales of {product} round it to {product}"));
+    }
     let (grouped, param_sizes) = (call.grouped.clone(), call.param_sizes.clone());
     let param = |names: [&str; 2], default: Option<f64>| {
         let arg = names.iter().find_map(|name| node.arg(name)).filter(|arg| **arg != Arg::None);
@@ -234,9 +286,7 @@ fn of_cast(graph: &Graph, value: ValueId) -> Option<Weight> {
     if grouped.len() != 2 {
         return None;
     }
-    let (scale, zero) = (Param::Number(1.0), Param::Number(0.0));
-    // Without groups these are 8-bit codes: not worth reading them to find out.
-    Some(Weight { codes, is_transposed: false, grouped, scale, zero, range: Some((-128, 127)), nodes })
+    Some(Weight { nodes, ..Weight::of_codes(graph, codes)? })
 }
 
 /// `view((floats - zero) * scale)`, with or without the view and the zero point.
