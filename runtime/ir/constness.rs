@@ -457,6 +457,23 @@ input %style: float32[1, 4]
     }
 
     #[test]
+    fn of_a_long_chain_the_middle_is_left_out() {
+        let chain_of = |len: usize| {
+            let mut text = "graph g\ninput %x: float32[2]\n".to_string();
+            for index in 0..len {
+                let operand = if index == 0 { "x".to_string() } else { format!("n{}", index - 1) };
+                text += &format!("%n{index}: float32[2] = aten.neg.default(self=%{operand})\n");
+            }
+            chain(&text, &format!("n{}", len - 1))
+        };
+        assert_eq!(chain_of(9), "n8 <- n7 <- n6 <- n5 <- n4 <- n3 <- n2 <- n1 <- n0 <- user input \"x\"");
+        assert_eq!(
+            chain_of(10),
+            "n9 <- n8 <- n7 <- n6 <- n5 <- n4 <- (2 more) <- n1 <- n0 <- user input \"x\""
+        );
+    }
+
+    #[test]
     fn a_buffer_written_back_is_not_constant() {
         let text = r#"graph g
 input %b_w: float32[4, 4] = buffer "w"

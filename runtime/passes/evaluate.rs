@@ -39,7 +39,7 @@ pub(super) struct Evaluator<'a> {
     limits: &'a FoldLimits,
     positions: HashMap<NodeId, usize>,
     use_counts: HashMap<ValueId, usize>,
-    /// Values that are known already: those asked for, and those that several nodes read.
+    /// Values that are known already and that several nodes read.
     known: HashMap<ValueId, Resolved<Constant>>,
     /// Nodes that cannot be evaluated, with the reason.
     failed: HashMap<NodeId, String>,
@@ -73,7 +73,7 @@ impl<'a> Evaluator<'a> {
             })?;
             for (output, resolved) in outputs {
                 let is_shared = self.use_counts.get(&output).is_some_and(|&count| count > 1);
-                let map = if is_shared || output == value { &mut self.known } else { &mut local };
+                let map = if is_shared { &mut self.known } else { &mut local };
                 map.insert(output, resolved);
             }
         }

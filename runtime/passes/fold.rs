@@ -132,7 +132,7 @@ fn packed_operand(node: &Node) -> Option<&'static str> {
 mod tests {
     use std::sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     };
 
     use super::*;
@@ -198,6 +198,72 @@ mod tests {
         assert_eq!(kept[&abs], "no kernel yet for aten.no_such_op.default");
         assert_eq!(kept[&neg], "`neg` takes 67108864 bytes, 1048576 are the most to fold");
         assert!(!payload.is_read.load(Ordering::Relaxed));
+    }
+
+    /// Two numbers that count how often someone asked for them.
+    #[derive(Debug)]
+    struct Counted {
+        id: PayloadId,
+        reads: AtomicUsize,
+    }
+
+    impl Payload for Counted {
+        fn id(&self) -> PayloadId {
+            self.id
+        }
+
+        fn len_bytes(&self) -> usize {
+            8
+        }
+
+        fn bytes(&self) -> Result<&[u8]> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            Ok(&[0; 8])
+        }
+    }
+
+    #[test]
+    fn what_several_nodes_read_is_evaluated_once() {
+        let payload = Arc::new(Counted { id: PayloadId::unique(), reads: AtomicUsize::new(0) });
+        let constant = Constant::new("w", DType::F32, vec![2], vec![1], 0, payload.clone()).unwrap();
+        let mut graph = Graph::new("g");
+        let w = graph.add_constant_input("w", constant, InputKind::Parameter).unwrap();
+        let neg = add(&mut graph, "neg", "aten.neg.default", w, &[2]);
+        for (name, op) in [("abs", "aten.abs.default"), ("exp", "aten.exp.default")] {
+            let output = add(&mut graph, name, op, neg, &[2]);
+            graph.add_output(OutputSource::Value(output), OutputKind::User);
+        }
+        run(&mut graph, &FoldLimits::default()).unwrap();
+        assert!(graph.order().is_empty());
+        assert_eq!(payload.reads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_result_unlike_the_declared_one_is_not_taken() {
+        for declared in ["float32[3]", "float32[2, 3]", "float16[2]"] {
+            let text = format!(
+                "graph g\ninput %w: float32[2] = parameter \"w\"\n\
+                 %neg: {declared} = aten.neg.default(self=%w)\noutput %neg\n"
+            );
+            let mut graph = parse_graph(&text).unwrap();
+            let kept = run(&mut graph, &FoldLimits::default()).unwrap();
+            let reason = &kept[&graph.value_named("neg").unwrap()];
+            let wanted = format!("gives float32[2], the program says {declared}");
+            assert!(reason.contains(&wanted), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_missing_result_is_an_error_of_the_program() {
+        let mut graph = parse_graph("graph g\ninput %w: float32[2] = parameter \"w\"\n").unwrap();
+        let ty = Type::Tensor(TensorType { dtype: DType::F32, sizes: vec![SymExpr::Const(2)] });
+        let args = vec![("self".to_string(), Arg::Value(graph.value_named("w").unwrap()))];
+        let outputs = ["first", "second"].map(|name| (name.to_string(), ty.clone())).to_vec();
+        let node = graph.add_node("neg", OpName::new("aten.neg.default"), args, outputs).unwrap();
+        let second = graph.node(node).unwrap().outputs[1];
+        graph.add_output(OutputSource::Value(second), OutputKind::User);
+        let kept = run(&mut graph, &FoldLimits::default()).unwrap();
+        assert!(kept[&second].contains("an output is missing"), "{}", kept[&second]);
     }
 
     #[test]

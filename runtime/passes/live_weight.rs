@@ -18,11 +18,7 @@ pub(super) fn rewrite(graph: &Graph, node: &Node) -> Option<(Patch, &'static str
     let mut builder = Builder { patch: Patch::new(graph), name: node.name.clone(), dtype: x_type.dtype };
     let columns = builder.transposed(graph, weight, [k, n]);
     let leading = x_type.sizes.split_last()?.1;
-    let rows = match leading {
-        [rows] => rows.clone(),
-        [] => SymExpr::Const(1),
-        _ => product_of(leading),
-    };
+    let rows = product_of(leading);
     let matrix = match leading.len() {
         1 => x,
         0 => builder.node("rows", "aten.unsqueeze.default", x, ("dim", Arg::Int(0)), [&rows, k]),
