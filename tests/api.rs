@@ -7,8 +7,9 @@ use std::path::PathBuf;
 
 use common::device;
 use vkdelegate::{
-    Delegate, ErrorKind, Gpu, GpuOptions, HostTensor, Precision, Program, Value,
+    DType, Delegate, ErrorKind, Gpu, GpuOptions, HostTensor, Precision, Program, Value,
     compare::{CompareOptions, compare},
+    graph::GraphBuilder,
 };
 
 fn fixture(name: &str) -> PathBuf {
@@ -181,4 +182,30 @@ fn a_broken_kernel_is_found_by_name() {
     );
     assert!(log.messages().is_empty(), "{:#?}", log.messages());
     assert!(gpu.context().gpu().validation_messages().is_empty());
+}
+
+#[test]
+fn the_first_node_that_makes_a_nan_is_named() {
+    let mut graph = GraphBuilder::new("diverging");
+    let x = graph.input("x", DType::F32, &[3]).unwrap();
+    let squared = graph.call("aten.mul.Tensor", [("self", x.into()), ("other", x.into())]).unwrap();
+    let logarithm = graph.call("aten.log.default", [("self", x.into())]).unwrap();
+    let sum = graph.call("aten.add.Tensor", [("self", logarithm.into()), ("other", squared.into())]).unwrap();
+    graph.output(sum);
+    let program = graph.build().unwrap();
+    let nan_at = |values: &[f32]| {
+        let inputs = [Value::Tensor(HostTensor::from_f32(&[3], values).unwrap())];
+        let report = compare(&gpu(), &program, &inputs, &CompareOptions::default(), |_, _| {}).unwrap();
+        assert!(report.differences.is_empty(), "the host gives the same: {:?}", report.differences);
+        report.first_nan
+    };
+    assert_eq!(nan_at(&[1.0, 2.0, 3.0]), None);
+    let first = nan_at(&[1.0, -2.0, 3.0]).unwrap();
+    assert_eq!((first.node.as_str(), first.op.as_str()), ("log", "aten.log.default"));
+    assert_eq!(
+        nan_at(&[f32::NAN, 2.0, 3.0]).unwrap().node,
+        "mul",
+        "the input's own NaN shows in its first reader"
+    );
+    assert_silent();
 }

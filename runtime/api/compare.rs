@@ -55,6 +55,19 @@ pub struct CompareReport {
     pub nodes: usize,
     /// All that differed, in the order of the program.
     pub differences: Vec<Difference>,
+    /// The first value on the device that holds a NaN, whether or not the host agrees.
+    pub first_nan: Option<FirstNan>,
+}
+
+/// Where a NaN first appears in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FirstNan {
+    /// Name of the node.
+    pub node: String,
+    /// Target of the node.
+    pub op: String,
+    /// Name of the value.
+    pub value: String,
 }
 
 /// Runs every node of a method alone on `gpu` and on the host, then the whole method; `progress` is told how many
@@ -184,6 +197,10 @@ impl<'a> Walk<'a> {
         for (index, (value, want)) in got.into_iter().zip(&want).enumerate() {
             let Value::Tensor(got) = value else { continue };
             let Some(&output) = node.outputs.get(index) else { continue };
+            if self.report.first_nan.is_none() && has_nan(&got) {
+                let (node, op) = (node.name.clone(), node.op.to_string());
+                self.report.first_nan = Some(FirstNan { node, op, value: self.graph.value_name(output) });
+            }
             if let Some(mismatch) = self.mismatch(&got, want) {
                 let operands = describe(host_args.values());
                 let value = self.graph.value_name(output);
@@ -325,6 +342,10 @@ impl SingleNode {
         self.known.insert(value, new);
         Ok(new)
     }
+}
+
+fn has_nan(tensor: &HostTensor) -> bool {
+    tensor.dtype().is_float() && tensor.to_f64s().iter().any(|value| value.is_nan())
 }
 
 fn concrete(meta: &Meta) -> Type {

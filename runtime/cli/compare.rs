@@ -52,6 +52,10 @@ pub fn run(args: Args) -> Result<Verdict> {
     })?;
     bar.finish_and_clear();
     let device = output::device_line(gpu.info());
+    if let Some(nan) = &report.first_nan {
+        let (node, op, value) = (&nan.node, &nan.op, &nan.value);
+        output::print(&format!("note: the first NaN is in value {value} of node {node} ({op})"))?;
+    }
     match report.differences.first() {
         None => {
             output::print(&format!("ok: {} nodes agree with the host, on {device}", report.nodes))?;

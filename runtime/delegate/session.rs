@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::{Error, ErrorKind, HostTensor, Result, Value},
-    gpu::{Buffer, Recording},
+    gpu::{Buffer, RecorderDesc, Recording},
     ir::Method,
     ops::{PackKey, Prepack},
     plan::{self, InputMeta, Plan, PlanOptions, ShapeKey},
@@ -289,6 +289,33 @@ impl Session {
             self.poisoned = None;
         }
         written
+    }
+
+    /// Fills the arena with `word`; what runs read of it they write first.
+    ///
+    /// # Errors
+    /// What the device refuses; when nothing has run yet.
+    #[doc(hidden)]
+    pub fn fill_arena(&mut self, word: u32) -> Result<()> {
+        let (_, memory) = self.current()?;
+        let gpu = self.context.gpu();
+        let mut recorder = gpu.record(&RecorderDesc { name: "fill", timestamps: false })?;
+        for buffer in &memory.arena {
+            recorder.fill(buffer, 0, buffer.size_bytes() / 4 * 4, word)?;
+        }
+        Ok(gpu.submit(&recorder.end()?)?.wait(self.options.timeout)?)
+    }
+
+    /// The bytes of each buffer of the arena, as the last run left them.
+    ///
+    /// # Errors
+    /// What the device refuses; when nothing has run yet.
+    #[doc(hidden)]
+    pub fn arena(&self) -> Result<Vec<Vec<u8>>> {
+        let (_, memory) = self.current()?;
+        let read =
+            |buffer: &Buffer| self.context.download(buffer, buffer.size_bytes(), |bytes| Ok(bytes.to_vec()));
+        memory.arena.iter().map(read).collect()
     }
 
     /// Name and bytes of each constant of the current plan as the device holds it, in the order of its prepacks.

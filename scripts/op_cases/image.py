@@ -23,6 +23,7 @@ def conv():
     two_dims(f)
     transposed(f)
     large(f)
+    beyond_half(f)
     return f
 
 
@@ -30,6 +31,12 @@ def convolve(f, name, x, w, b, stride, padding, dilation=None, groups=1, transpo
     ones, zeros = [1] * len(stride), [0] * len(stride)
     f.add(name, aten.convolution.default, x, w, b, stride, padding, dilation or ones, transposed,
           output_padding or zeros, groups, **kw)
+
+
+def beyond_half(f):
+    """(F18) A sum that leaves the range of half precision on the way and comes back."""
+    x = torch.tensor([300.0] * 256 + [-300.0] * 256).half().reshape(1, 512, 1, 1).expand(1, 512, 2, 2).contiguous()
+    convolve(f, "conv2d_1x1_beyond_half", x, Const(torch.ones(1, 512, 1, 1).half()), None, [1, 1], [0, 0])
 
 
 def one_dim(f):
@@ -180,6 +187,9 @@ def attention():
     f.add("large_logit", op, rand(1, 1, 2, 128) * 8, rand(1, 1, 3, 128, seed=1) * 8, rand(1, 1, 3, 128, seed=2))
     f.add("large_logit_half", op, (rand(1, 1, 2, 128) * 8).half(), (rand(1, 1, 3, 128, seed=1) * 8).half(),
           rand(1, 1, 3, 128, seed=2).half())
+    # (F18) each score is 0, and sums up to 76800 on the way
+    beyond = torch.tensor([300.0] * 256 + [-300.0] * 256).half().reshape(1, 1, 1, 512)
+    f.add("scores_beyond_half", op, beyond, torch.ones(1, 1, 3, 512).half(), rand(1, 1, 3, 4, seed=2).half())
     f.add("rank3", op, rand(2, 3, 4), rand(2, 5, 4), rand(2, 5, 4, seed=2))
     f.add("value_width_differs", op, q, k, rand(1, 2, 5, 6))
     f.add("one_query", op, rand(1, 2, 1, 4), rand(1, 2, 33, 4), rand(1, 2, 33, 4, seed=1))

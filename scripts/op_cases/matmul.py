@@ -12,6 +12,7 @@ def matmul():
     f = Family("matmul", exact=True)
     scaling(f)
     small(f)
+    beyond_half(f)
     empty(f)
     ranks(f)
     return f
@@ -79,6 +80,17 @@ def small(f):
     f.add("mm_int64", aten.mm.default, randint(3, 4, lo=-9, hi=9), randint(4, 2, lo=-9, hi=9))
     f.add("mm_int32", aten.mm.default, randint(3, 4, lo=-9, hi=9, dtype=torch.int32),
           randint(4, 2, lo=-9, hi=9, dtype=torch.int32))
+
+
+def beyond_half(f):
+    """(F18) Sums that leave the range of half precision on the way and come back."""
+    x = torch.tensor([300.0] * 256 + [-300.0] * 256).half()[None]
+    one = torch.ones(1, 512).half()
+    f.add("linear_beyond_half", aten.linear.default, x, Const(one))
+    f.add("mm_beyond_half", aten.mm.default, x, one.t())
+    f.add("bmm_beyond_half", aten.bmm.default, x[None], one.t()[None])
+    f.add("linear_4096_eights", aten.linear.default, torch.full((1, 4096), 4.0), Const(torch.full((1, 4096), 2.0)))
+    f.add("mm_4096_eights", aten.mm.default, torch.full((1, 4096), 4.0), torch.full((4096, 1), 2.0))
 
 
 def empty(f):

@@ -20,6 +20,7 @@ def overloads():
     indexing(f)
     creation(f)
     convolutions(f)
+    subnormal(f)
     return f
 
 
@@ -136,3 +137,19 @@ def convolutions(f):
     f.add("conv_transpose3d", aten.conv_transpose3d.input, rand(1, 2, 2, 3, 2, step=0.5), weight(2, 3, 2, 2, 2), None,
           [1, 2, 1])
     f.add("randint_concat", aten.concat.default, [randint(2, 2, lo=-5, hi=5), randint(1, 2, lo=-5, hi=5)], -2)
+
+
+def subnormal(f):
+    """(F20) A device may take subnormal numbers for zero, but makes no NaN and no infinity of them."""
+    x = torch.full((2, 4), 1e-40)
+    for name in ("exp", "sqrt", "sigmoid", "tanh", "gelu", "silu", "neg", "square", "erf"):
+        f.add(f"{name}_subnormal", getattr(aten, name).default, x, exact=False)
+    for name in ("add", "sub", "mul"):
+        f.add(f"{name}_subnormal", getattr(aten, name).Tensor, x, rand(2, 4), exact=False)
+    f.add("div_subnormal", aten.div.Tensor, x, torch.full((2, 4), 2.0), exact=False)
+    f.add("softmax_subnormal", aten._softmax.default, x, 1, False, exact=False)
+    f.add("log_softmax_subnormal", aten._log_softmax.default, x, 1, False, exact=False)
+    f.add("layer_norm_subnormal", aten.native_layer_norm.default, x, [4], None, None, 1e-12, keep=[0], exact=False)
+    f.add("rms_norm_subnormal", aten.rms_norm.default, x, [4], None, 1e-12, exact=False)
+    f.add("var_subnormal", aten.var.correction, x, [1], correction=1, exact=False)
+    f.add("mean_subnormal", aten.mean.dim, x, [1], exact=False)

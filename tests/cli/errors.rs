@@ -74,3 +74,13 @@ fn no_driver_is_an_error_that_says_what_to_install() {
     tool_with(&["verify", &model, &fixture("linear_const.safetensors")], &variables).refuses("driver");
     assert_eq!(tool_with(&["inspect", &model], &variables).passes().code, 0, "inspect opens no device");
 }
+
+/// A machine without Vulkan can start the tool, and is told what is missing.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_tool_is_not_linked_with_the_vulkan_loader() {
+    let output = std::process::Command::new("ldd").arg(env!("CARGO_BIN_EXE_vkdelegate")).output().unwrap();
+    let libraries = String::from_utf8_lossy(&output.stdout);
+    assert!(libraries.contains("libc.so"), "{output:?}");
+    assert!(!libraries.contains("vulkan"), "{libraries}");
+}

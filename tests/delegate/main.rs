@@ -9,6 +9,7 @@ mod common;
 
 mod dynamic;
 mod faults;
+mod guards;
 mod inputs;
 mod limits;
 mod order;

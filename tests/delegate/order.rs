@@ -61,6 +61,73 @@ fn a_hundred_runs_of_a_diamond_are_bit_identical() {
     });
 }
 
+/// Strides above 1, dilation and odd sizes, over a part of an input and beside other tensors.
+#[test]
+fn fifty_replays_of_convolutions_are_bit_identical() {
+    let conv = |name: &str, stride: i64, padding: i64, dilation: i64, rows: usize, columns: usize| {
+        format!(
+            "%{name}: float32[1, 4, {rows}, {columns}] = aten.convolution.default(input=%x, weight=%w, bias=%b, \
+             stride=[{stride}, {stride}], padding=[{padding}, {padding}], dilation=[{dilation}, {dilation}], \
+             transposed=false, output_padding=[0, 0], groups=1)\n"
+        )
+    };
+    let text = format!(
+        "graph convolutions
+input %w: float32[4, 16, 3, 3] = parameter \"w\"
+input %b: float32[4] = parameter \"b\"
+input %x: float32[1, 16, 95, 97]
+{}{}{}output %two\noutput %three\noutput %apart\noutput %x\n",
+        conv("two", 2, 1, 1, 48, 49),
+        conv("three", 3, 1, 1, 32, 33),
+        conv("apart", 2, 1, 2, 47, 48),
+    );
+    let method = program(&text);
+    on_each_access(|context| {
+        let mut session = build(context, &method);
+        let input = [floats(&[1, 16, 95, 97], 0)];
+        let first = assert_matches_host(&mut session, &input);
+        for _ in 1..50 {
+            assert!(run(&mut session, &input) == first);
+        }
+    });
+}
+
+/// Rows of 384, and columns, a few of them: more invocations than a kernel has rows for.
+#[test]
+fn reductions_of_few_rows_and_of_few_columns_are_right() {
+    let text = |rows: usize, columns: usize, dim: usize| {
+        let (sizes, out) = (format!("{rows}, {columns}"), [columns, rows][dim]);
+        let reduce = |name: &str, op: &str, args: &str| {
+            format!("%{name}: float32[{out}] = aten.{op}(self=%x, {args})\n")
+        };
+        let dims = format!("dim=[{dim}], keepdim=false");
+        let mut text = format!("graph reductions\ninput %x: float32[{sizes}]\n");
+        text += &reduce("sum", "sum.dim_IntList", &dims);
+        text += &reduce("mean", "mean.dim", &dims);
+        text += &reduce("amax", "amax.default", &dims);
+        text += &reduce("var", "var.correction", &format!("dim=[{dim}], correction=1, keepdim=false"));
+        for op in ["_softmax", "_log_softmax"] {
+            writeln!(
+                text,
+                "%{op}: float32[{sizes}] = aten.{op}.default(self=%x, dim={dim}, half_to_float=false)"
+            )
+            .unwrap();
+        }
+        for name in ["sum", "mean", "amax", "var", "_softmax", "_log_softmax"] {
+            writeln!(text, "output %{name}").unwrap();
+        }
+        text
+    };
+    on_each_access(|context| {
+        for few in 1..=5 {
+            for (sizes, dim) in [([few, 384], 1), ([384, few], 0)] {
+                let mut session = build(context, &program(&text(sizes[0], sizes[1], dim)));
+                assert_matches_host(&mut session, &[floats(&sizes, few)]);
+            }
+        }
+    });
+}
+
 #[test]
 fn each_missing_barrier_is_caught() {
     let method = program(DIAMOND);
