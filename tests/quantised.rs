@@ -148,7 +148,7 @@ impl Case {
     /// The result, and what the delegate's constants take.
     fn run(&self, precision: Precision, x: HostTensor) -> (HostTensor, MemoryReport) {
         let optimised = passes::optimise(&self.method(), &passes::Options::default()).unwrap();
-        let kind = format!("linear_q{}", self.bits);
+        let kind = format!("linear_{}{}", if self.quantises_x { "a8w" } else { "q" }, self.bits);
         assert_eq!(optimised.fusions.len(), 1, "{self:?}: {:?}", optimised.decisions);
         assert_eq!(optimised.fusions[0].kind, kind, "{self:?}");
         assert_eq!(optimised.ops().get("linear"), Some(&1));

@@ -26,5 +26,5 @@ pub use crate::{
     delegate::MemoryReport,
     gpu::{DeviceChoice, DeviceDescription, DeviceInfo, DeviceKind, GpuOptions},
     ops::Precision,
-    passes::{Decision, Fusion},
+    passes::{Decision, Fusion, Int4PackLayout},
 };

@@ -11,6 +11,7 @@ use crate::{
     base::{Error, HostTensor, Result, Value},
     import,
     ir::{Method, Type},
+    passes::{self, Int4PackLayout},
 };
 
 /// The name under which a program with one method may be asked for, whatever the archive calls it.
@@ -26,6 +27,7 @@ const ONLY: &str = "model";
 #[derive(Clone, Debug)]
 pub struct Program {
     methods: Arc<[Method]>,
+    int4pack_layout: Option<Int4PackLayout>,
 }
 
 impl Program {
@@ -37,7 +39,7 @@ impl Program {
     /// [`ErrorKind::Io`](crate::ErrorKind::Io), [`ErrorKind::BadFile`](crate::ErrorKind::BadFile), or
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) with how to export the model again.
     pub fn open(path: impl AsRef<Path>) -> Result<Program> {
-        Ok(Program { methods: import::open(path.as_ref())?.methods.into() })
+        Ok(Program::of(import::open(path.as_ref())?.methods))
     }
 
     /// Reads a `.pt2` file that is in memory already, such as an asset of an app.
@@ -45,7 +47,7 @@ impl Program {
     /// # Errors
     /// As [`Program::open`].
     pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Result<Program> {
-        Ok(Program { methods: import::from_bytes(bytes.into())?.methods.into() })
+        Ok(Program::of(import::from_bytes(bytes.into())?.methods))
     }
 
     /// A program whose methods are built in Rust; see [`graph`](crate::graph).
@@ -59,12 +61,25 @@ impl Program {
         if methods.is_empty() || names.len() < methods.len() {
             return Err(Error::invalid_graph("a program has methods, each with a name of its own"));
         }
-        Ok(Program { methods: methods.into() })
+        Ok(Program::of(methods))
+    }
+
+    fn of(methods: Vec<Method>) -> Program {
+        Program { methods: methods.into(), int4pack_layout: None }
+    }
+
+    /// Says how the weights of `aten._weight_int4pack_mm_for_cpu` lie, which depends on the machine that packed them and
+    /// is not in the file. Without it, a program with such weights is refused by build; with the wrong one, its results
+    /// are wrong.
+    #[must_use]
+    pub fn int4pack_layout(mut self, layout: Int4PackLayout) -> Program {
+        self.int4pack_layout = Some(layout);
+        self
     }
 
     /// The methods, in the order of the file.
     pub fn methods(&self) -> impl Iterator<Item = MethodInfo<'_>> {
-        self.methods.iter().map(|method| MethodInfo { method })
+        self.methods.iter().map(|method| MethodInfo { method, int4pack_layout: self.int4pack_layout })
     }
 
     /// The method `name`, as the archive calls it. `forward` also means the only program, which torch calls `model`.
@@ -103,6 +118,7 @@ impl Program {
 #[derive(Clone, Copy, Debug)]
 pub struct MethodInfo<'a> {
     method: &'a Method,
+    int4pack_layout: Option<Int4PackLayout>,
 }
 
 /// What a method takes in one place.
@@ -209,5 +225,10 @@ impl<'a> MethodInfo<'a> {
     #[doc(hidden)]
     pub fn ir(self) -> &'a Method {
         self.method
+    }
+
+    /// What the user has told passes of the method.
+    pub(super) fn pass_options(self) -> passes::Options {
+        passes::Options { int4pack_layout: self.int4pack_layout, ..passes::Options::default() }
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct BuildFacts {
 
 /// Rewrites the method for the device, and keeps what a report tells of it.
 pub(super) fn prepare(method: MethodInfo<'_>) -> Result<(Method, BuildFacts)> {
-    let optimised = passes::optimise(method.ir(), &passes::Options::default())?;
+    let optimised = passes::optimise(method.ir(), &method.pass_options())?;
     let ops = optimised.ops().clone();
     let passes::Optimised { method, decisions, fusions, warnings, .. } = optimised;
     Ok((method, BuildFacts { ops, decisions, fusions, warnings }))

@@ -1,10 +1,12 @@
 //! Flags that several commands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use vkdelegate::{Delegate, DelegateBuilder, DeviceChoice, Gpu, GpuOptions, Precision, Program};
+use vkdelegate::{
+    Delegate, DelegateBuilder, DeviceChoice, Gpu, GpuOptions, Int4PackLayout, Precision, Program,
+};
 
 /// Which device, and where compiled kernels are kept.
 #[derive(Args)]
@@ -25,9 +27,52 @@ impl DeviceArgs {
     }
 }
 
+/// What the file does not say of a program.
+#[derive(Args)]
+pub struct ProgramArgs {
+    /// What torch.backends.cpu.get_cpu_capability() gave on the machine that packed the weights of
+    /// aten._weight_int4pack_mm_for_cpu.
+    #[arg(long, value_enum, value_name = "CPU")]
+    pub int4pack_layout: Option<Int4PackLayoutArg>,
+}
+
+impl ProgramArgs {
+    /// Opens the program.
+    pub fn open(&self, model: &Path) -> vkdelegate::Result<Program> {
+        let program = Program::open(model)?;
+        Ok(match self.int4pack_layout {
+            Some(layout) => program.int4pack_layout(layout.into()),
+            None => program,
+        })
+    }
+}
+
+/// `--int4pack-layout`.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Int4PackLayoutArg {
+    /// AVX512.
+    Avx512,
+    /// AVX2.
+    Avx2,
+    /// DEFAULT on x86.
+    Scalar,
+}
+
+impl From<Int4PackLayoutArg> for Int4PackLayout {
+    fn from(layout: Int4PackLayoutArg) -> Int4PackLayout {
+        match layout {
+            Int4PackLayoutArg::Avx512 => Int4PackLayout::Avx512,
+            Int4PackLayoutArg::Avx2 => Int4PackLayout::Avx2,
+            Int4PackLayoutArg::Scalar => Int4PackLayout::Scalar,
+        }
+    }
+}
+
 /// Which method, and how it is built.
 #[derive(Args)]
 pub struct MethodArgs {
+    #[command(flatten)]
+    pub program: ProgramArgs,
     /// The method; needed when the program has several.
     #[arg(long, value_name = "METHOD")]
     pub method: Option<String>,

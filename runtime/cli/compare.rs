@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use vkdelegate::{
-    Program,
-    compare::{CompareOptions, Difference, compare},
-};
+use vkdelegate::compare::{CompareOptions, Difference, compare};
 
 use crate::{
     Verdict,
@@ -31,7 +28,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = Program::open(&args.model)?;
+    let program = args.method.program.open(&args.model)?;
     let method = args.method.method(&program)?;
     let inputs = match &args.inputs {
         Some(path) => {

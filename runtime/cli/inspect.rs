@@ -4,9 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
-use vkdelegate::{DeviceChoice, Gpu, GpuOptions, Inspection, MethodInfo, Precision, Program};
+use vkdelegate::{DeviceChoice, Gpu, GpuOptions, Inspection, MethodInfo, Precision};
 
-use crate::{Verdict, args::PrecisionArg, output};
+use crate::{
+    Verdict,
+    args::{PrecisionArg, ProgramArgs},
+    output,
+};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -21,13 +25,15 @@ pub struct Args {
     /// How float32 is stored on the device.
     #[arg(long, value_enum, default_value = "f32")]
     precision: PrecisionArg,
+    #[command(flatten)]
+    program: ProgramArgs,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = Program::open(&args.model)?;
+    let program = args.program.open(&args.model)?;
     let gpu = match &args.device {
         Some(device) => {
             let device = DeviceChoice::parse(device);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use vkdelegate::{DType, HostTensor, Outputs, Program, Scalar, Value};
+use vkdelegate::{DType, HostTensor, Outputs, Scalar, Value};
 
 use crate::{
     Verdict,
@@ -32,7 +32,7 @@ pub fn run(args: Args) -> Result<Verdict> {
     if let Some(path) = &args.outputs {
         tensors::Format::of(path)?;
     }
-    let program = Program::open(&args.model)?;
+    let program = args.method.program.open(&args.model)?;
     let method = args.method.method(&program)?;
     let inputs = args.inputs.iter().map(|path| {
         let values = method.inputs_from_tensors(tensors::read(path)?);

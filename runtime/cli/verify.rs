@@ -4,10 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::{Value as Json, json};
-use vkdelegate::{
-    Program,
-    verify::{Failure, VerifyOptions, VerifyReport, verify},
-};
+use vkdelegate::verify::{Failure, VerifyOptions, VerifyReport, verify};
 
 use crate::{
     Verdict,
@@ -40,7 +37,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = Program::open(&args.model)?;
+    let program = args.method.program.open(&args.model)?;
     let references = tensors::read(&args.references)?;
     let gpu = args.device.open()?;
     let options = VerifyOptions {

@@ -337,6 +337,18 @@ impl Graph {
         Ok(())
     }
 
+    /// Makes the tensor `value` one of `dtype`. The node that defines it has to give that.
+    ///
+    /// # Errors
+    /// When `value` is no tensor of the graph.
+    pub fn retype(&mut self, value: ValueId, dtype: DType) -> Result<()> {
+        match &mut self.values.get_mut(value)?.ty {
+            Type::Tensor(tensor) => tensor.dtype = dtype,
+            _ => return Err(Error::internal(format!("{value} is no tensor"))),
+        }
+        Ok(())
+    }
+
     /// The value called `name`.
     pub fn value_named(&self, name: &str) -> Option<ValueId> {
         self.names.get(name).copied()

@@ -12,9 +12,11 @@ mod linear;
 mod live_weight;
 mod quantised;
 mod scatter;
+mod twins;
 
 pub use decision::{Decision, Fusion};
 pub use evaluate::FoldLimits;
+pub use quantised::Int4PackLayout;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,8 @@ use crate::{
 pub struct Options {
     /// What constant folding may make.
     pub fold: FoldLimits,
+    /// How weights lie that were packed in 4 bits before the export; such a program is refused when this is `None`.
+    pub int4pack_layout: Option<Int4PackLayout>,
 }
 
 /// A method after all passes, with what they did.
@@ -73,7 +77,10 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     checked(graph, "dead code")?;
     let products = linear::run(graph)?;
     checked(graph, "linear rewrite")?;
-    let quantised = quantised::run(graph, &options.fold)?;
+    twins::run(graph)?;
+    dead_code::run(graph);
+    checked(graph, "twins")?;
+    let quantised = quantised::run(graph, options)?;
     checked(graph, "quantised fusion")?;
     let lookups = quantised::run_lookups(graph, &options.fold)?;
     warnings.extend(lookups.warnings);
@@ -110,7 +117,7 @@ fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
 /// The base name of the op; a product with a prepacked weight and a lookup keep theirs, however the codes are held.
 fn base_name(node: &crate::ir::Node) -> &str {
     match node.op.base() {
-        "linear_q4" | "linear_q8" => "linear",
+        "linear_a8w4" | "linear_a8w8" | "linear_q4" | "linear_q8" => "linear",
         "embedding_q4" | "embedding_q8" => "embedding",
         base => base,
     }

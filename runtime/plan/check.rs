@@ -89,11 +89,18 @@ fn check_weight(graph: &Graph, constness: &Constness, node: &Node) -> Result<()>
 
 /// Why no family takes the op of `node`, with advice where there is some.
 fn why_unsupported(node: &Node) -> String {
-    let advice = if node.op.base().starts_with("_weight_int4pack_mm") {
-        ": how its weight is packed depends on the machine that exported it, and the file does not say; export the \
-         model with its weights dequantised in the graph (torchao's dequantize_affine), which keeps 4-bit weights in 4 bits"
-    } else {
-        ""
+    let advice = match node.op.base() {
+        "_weight_int4pack_mm_for_cpu" => {
+            ": how its weight is packed depends on the machine that packed it, and the file does not say; state it \
+             (Program::int4pack_layout, --int4pack-layout), or export the model with its weights dequantised in the \
+             graph (torchao's dequantize_affine), which keeps 4-bit weights in 4 bits"
+        }
+        base if base.starts_with("_weight_int4pack_mm") => {
+            ": how its weight is packed depends on the machine that packed it, and the file does not say; export the \
+             model with its weights dequantised in the graph (torchao's dequantize_affine), which keeps 4-bit weights \
+             in 4 bits"
+        }
+        _ => "",
     };
     format!("the op is not supported{advice}")
 }

@@ -38,6 +38,8 @@ pub struct Call<'a, T> {
     pub rounds_sum: bool,
     /// Whether the scale keeps its dtype in the arithmetic.
     multiplies_as_is: bool,
+    /// Whether a dequantise subtracts the zero point before it converts the codes to floats.
+    subtracts_integers: bool,
     /// The range that the call gives.
     low: Option<f64>,
     high: Option<f64>,
@@ -65,6 +67,7 @@ impl<'a, T: Typed> Call<'a, T> {
             param_sizes,
             rounds_sum,
             multiplies_as_is: rounds_sum || base == "dequantize_per_channel",
+            subtracts_integers: rounds_sum || args.has("axis"),
             low: bound("quant_min")?,
             high: bound("quant_max")?,
         };
@@ -149,6 +152,7 @@ impl<'a, T: Typed> Call<'a, T> {
             return Err(Error::unsupported(text).at_operand("scales"));
         }
         if let Param::Tensor(zero) = self.zero
+            && self.subtracts_integers
             && dtype.promote(zero.dtype()).size_bytes() == 1
         {
             let text = format!("is {}, in which differences wrap; make it int32", zero.dtype());
@@ -263,11 +267,11 @@ fn group_blocks(sizes: &[usize], group: i64, scale_sizes: &[usize]) -> Result<(V
             .at_operand("input"));
     };
     let whole_row = scale_sizes.last() == Some(&1) && usize::try_from(group).is_ok_and(|group| group > k);
-    let group = if whole_row { k } else { usize::try_from(group).unwrap_or(0) };
     if !whole_row && group <= 1 {
         return Err(Error::invalid_graph(format!("is {group}; a group has 2 elements or more"))
             .at_operand("group_size"));
     }
+    let group = if whole_row { k } else { usize::try_from(group).unwrap_or(0) };
     if group == 0 || !k.is_multiple_of(group) {
         let text = format!("is {group}, which does not divide the {k} columns");
         return Err(Error::invalid_graph(text).at_operand("group_size"));

@@ -260,7 +260,8 @@ impl Finder<'_> {
             zero => self.numbers(zero)?.into_iter().map(|v| v as f32).collect(),
         };
         let groups = weight.grouped.get(1).copied().unwrap_or(1);
-        let packed = Packed { n, groups, bits: 4, offset: 0, codes, scales, zeros };
+        let k = bytes * 8 / usize::from(bits);
+        let packed = Packed { n, k, groups, bits: 4, offset: 0, codes, scales, zeros };
         Ok((packed, bits, Vec::new()))
     }
 }

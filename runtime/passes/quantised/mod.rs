@@ -6,27 +6,40 @@
 //! | `view((to_float(view(codes)) - zero) * scale)` | what decomposing `dequantize_affine` leaves |
 //! | `to_float(codes)` | with a constant factor on the product: `mm(x, to_float(codes)) * scale` |
 //!
-//! `_weight_int8pack_mm` and `_int_mm` with constant codes keep their names and get kernels that read packed codes. Codes of 16 neighbouring values
-//! take 4 bits each on the device, others 8. Where nothing is fused, the weight is folded to floats, and the report
-//! says why. Runs after the linear rewrite, so every product with a constant weight is a `linear`.
+//! Where the activations are dequantised at run time too, from int8 or uint8 codes with one scale for all or for each
+//! row, both codes are multiplied as integers (`linear_a8w8`, `linear_a8w4`), and a quantise of the result with
+//! constants is part of the product. So is a chain `to_float(_int_mm(codes, constant)) * scales + bias`.
+//!
+//! `_weight_int4pack_mm_for_cpu` becomes a `linear` first, where its packed codes are known: see [`Int4PackLayout`].
+//!
+//! `_weight_int8pack_mm` and `_int_mm` with constant codes keep their names and get kernels that read packed codes.
+//! Codes of 16 neighbouring values take 4 bits each on the device, others 8. Where nothing is fused, the weight is
+//! folded to floats, and the report says why; where only the weight is, the report says why the activations are not.
+//! Runs after the linear rewrite, so every product with a constant weight is a `linear`.
 
+mod activation;
 mod embedding;
+mod int4pack;
+mod int_mm;
 mod pack;
+mod plan;
+mod sample;
+mod tail;
 mod weight;
 
 use std::collections::HashMap;
 
-use super::{
-    Fusion,
-    evaluate::{Evaluator, FoldLimits},
-};
+use super::{Fusion, Options, evaluate::Evaluator};
 use crate::{
     base::{DType, Result},
-    ir::{Arg, Constant, Constness, Graph, InputKind, Node, NodeId, Patch, ValueId},
-    ops::{Side, SideValues},
+    ir::{Constness, Graph, Node, NodeId, ValueId},
 };
+use activation::Activation;
 pub(super) use embedding::run as run_lookups;
+pub use int4pack::Int4PackLayout;
 use pack::{Groups, Packed, pack};
+use plan::{Input, Plan, Shared};
+use tail::{Allowed, Readers, Tail};
 use weight::{Param, Weight};
 
 /// What the pass did.
@@ -37,81 +50,51 @@ pub(super) struct Outcome {
     pub remarks: HashMap<String, String>,
 }
 
-/// One fused product, before the graph is changed.
-struct Plan {
-    node: NodeId,
-    op: &'static str,
-    input: ValueId,
-    packed: Packed,
-    bias: Option<Vec<f64>>,
-    /// A multiplication whose result the product gives.
-    absorbed: Option<Absorbed>,
-    fusion: Fusion,
-}
-
-/// `product * factor`, with a factor for each row of the weight, or one.
-struct Absorbed {
-    product: ValueId,
-    result: ValueId,
-    factor: Vec<f64>,
-}
-
 /// Runs the pass.
 ///
 /// # Errors
 /// A graph that breaks the rules of the IR.
-pub(super) fn run(graph: &mut Graph, limits: &FoldLimits) -> Result<Outcome> {
+pub(super) fn run(graph: &mut Graph, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome { fusions: Vec::new(), remarks: HashMap::new() };
+    let limits = &options.fold;
+    let added = int4pack::run(graph, options.int4pack_layout, limits)?;
     let mut plans = Vec::new();
+    let mut products = Vec::new();
     let constness = Constness::analyse(graph)?;
-    let mut finder = Finder { graph, constness: &constness, evaluator: Evaluator::new(graph, limits) };
+    let readers = Readers::of(graph);
+    let mut finder =
+        Finder { graph, constness: &constness, readers: &readers, evaluator: Evaluator::new(graph, limits) };
     for &id in graph.order() {
         let node = graph.node(id)?;
         match finder.plan(id, node) {
             Ok(Some(plan)) => plans.push(plan),
-            Ok(None) => {}
+            Ok(None) => products.extend(finder.int_product(id, node)),
             Err(reason) => {
                 outcome.remarks.insert(node.name.clone(), format!("its weight is kept in floats: {reason}"));
             }
         }
     }
-    let int_products = finder.int_products()?;
-    for product in int_products {
+    for product in products {
         outcome.fusions.push(product.fusion.clone());
         product.apply(graph)?;
     }
+    // A chain becomes its last node: what is shared has to be made before the first of all products.
+    plans.sort_by_key(|plan| graph.position(plan.node));
+    let mut shared = Shared::default();
     for plan in plans {
         let name = graph.node(plan.node)?.name.clone();
-        outcome.remarks.insert(name, plan.packed.remark());
+        outcome.remarks.insert(name, plan.remark.clone());
         outcome.fusions.push(plan.fusion.clone());
-        plan.apply(graph)?;
+        plan.apply(graph, &mut shared)?;
     }
+    outcome.fusions.iter_mut().for_each(|fusion| fusion.nodes.retain(|node| !added.contains(node)));
     Ok(outcome)
-}
-
-/// An `_int_mm` whose codes stay packed.
-struct IntProduct {
-    node: NodeId,
-    x: ValueId,
-    /// `[N, K]`.
-    codes: Constant,
-    fusion: Fusion,
-}
-
-impl IntProduct {
-    fn apply(self, graph: &mut Graph) -> Result<()> {
-        let name = graph.node(self.node)?.name.clone();
-        let codes = graph.add_constant_input(&format!("{name}_codes"), self.codes, InputKind::Derived)?;
-        let mut patch = Patch::new(graph);
-        let args = vec![("self", Arg::Value(self.x)), ("weight", Arg::Value(codes))];
-        patch.becomes("vkdelegate._int_mm.default", args);
-        patch.apply(graph, self.node)
-    }
 }
 
 struct Finder<'a> {
     graph: &'a Graph,
     constness: &'a Constness,
+    readers: &'a Readers<'a>,
     evaluator: Evaluator<'a>,
 }
 
@@ -127,50 +110,83 @@ impl Finder<'_> {
                 Some(codes) => (Weight::of_int8pack(self.graph, node, codes), node.value_arg("self")),
                 None => return Err("the codes are run-time data".to_string()),
             },
+            "aten._int_mm.default" => return Ok(self.int_chain(node)),
             _ => return Ok(None),
         };
-        let (Some(weight), Some(input)) = (weight, input) else { return Ok(None) };
+        let (Some(weight), Some(input), &[product]) = (weight, input, node.outputs.as_slice()) else {
+            return Ok(None);
+        };
+        sample::call(self.graph, node)?;
         let bias = match node.value_arg("bias") {
             None => None,
             Some(bias) if self.constness.is_constant(bias) => Some(self.numbers(bias)?),
             Some(_) => return Err("the bias is run-time data".to_string()),
         };
         let packed = self.pack(&weight)?;
-        let absorbed = if bias.is_none() { self.absorbed(node, &weight, packed.n)? } else { None };
-        let op = match (node.op.base(), packed.bits) {
-            ("linear", 4) => "vkdelegate.linear_q4.default",
-            ("linear", _) => "vkdelegate.linear_q8.default",
-            _ => "vkdelegate._weight_int8pack_mm.default",
+        let mut remark = packed.remark();
+        let activation = self.activation(node, input, product, &packed).unwrap_or_else(|reason| {
+            remark.push_str(&format!("; its activations stay in floats: {reason}"));
+            None
+        });
+        let allowed = Allowed {
+            column_factor: bias.is_none() && weight.is_unscaled(),
+            quantise: activation.is_some(),
+            views: activation.is_some(),
+            ..Allowed::default()
         };
-        let mut nodes = weight.nodes.clone();
-        nodes.push(node.name.clone());
-        if let Some(user) = absorbed.as_ref().and_then(|absorbed| self.graph.defining_node(absorbed.result)) {
-            nodes.extend(self.graph.node(user).ok().map(|user| user.name.clone()));
-        }
-        let kind = op.split('.').nth(1).unwrap_or(op).to_string();
-        let fusion = Fusion { kind, nodes };
-        Ok(Some(Plan { node: id, op, input, packed, bias, absorbed, fusion }))
+        let tail = self.tail(product, packed.n, allowed);
+        let kind = match (&activation, node.op.base(), packed.bits) {
+            (Some(_), _, 4) => "linear_a8w4",
+            (Some(_), _, _) => "linear_a8w8",
+            (None, "linear", 4) => "linear_q4",
+            (None, "linear", _) => "linear_q8",
+            (None, ..) => "_weight_int8pack_mm",
+        };
+        let input = match activation {
+            Some(activation) => {
+                remark.push_str("; its activations stay in 8-bit codes");
+                if let Some(reason) = &tail.stopped {
+                    remark.push_str(&format!("; its result stays in floats: {reason}"));
+                }
+                Input::Codes(activation)
+            }
+            None => Input::Floats(input),
+        };
+        let fusion = fusion_of(kind, &weight, &input, node, &tail);
+        Ok(Some(Plan { node: id, kind, input, packed, bias, tail, fusion, remark }))
     }
 
-    /// Every `_int_mm` with constant codes that can be evaluated.
-    fn int_products(&mut self) -> Result<Vec<IntProduct>> {
-        let mut products = Vec::new();
-        for &id in self.graph.order() {
-            let node = self.graph.node(id)?;
-            let (Some(x), Some(mat2)) = (node.value_arg("self"), self.constant_operand(node, "mat2")) else {
-                continue;
-            };
-            if node.op != *"aten._int_mm.default" || !weight::is_codes(self.graph, mat2) {
-                continue;
-            }
-            let Ok(codes) = self.evaluator.evaluate(mat2, true).and_then(|codes| pack::transposed(&codes))
-            else {
-                continue;
-            };
-            let fusion = Fusion { kind: "_int_mm".to_string(), nodes: vec![node.name.clone()] };
-            products.push(IntProduct { node: id, x, codes, fusion });
+    /// The codes that the input of a `linear` is made of.
+    fn activation(
+        &self,
+        node: &Node,
+        input: ValueId,
+        product: ValueId,
+        packed: &Packed,
+    ) -> Result<Option<Activation>, String> {
+        if node.op.base() != "linear" || self.constness.is_constant(input) {
+            return Ok(None);
         }
-        Ok(products)
+        let found = Activation::find(self.graph, input)?;
+        match weight::dtype_of(self.graph, product) {
+            Some(dtype) if found.is_some() && dtype != DType::F32 => {
+                Err(format!("the product is {dtype}; products of codes are float32"))
+            }
+            _ => match found {
+                Some(found) => packed.check_sums(&found).map(|()| Some(found)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn tail(&mut self, product: ValueId, n: usize, allowed: Allowed) -> Tail {
+        if weight::dtype_of(self.graph, product) != Some(DType::F32) {
+            return Tail::default();
+        }
+        let readers = self.readers;
+        let mut numbers =
+            |value| if self.constness.is_constant(value) { self.numbers(value).ok() } else { None };
+        readers.tail(product, n, allowed, &mut numbers)
     }
 
     fn constant_operand(&self, node: &Node, name: &str) -> Option<ValueId> {
@@ -198,69 +214,15 @@ impl Finder<'_> {
         let constant = self.evaluator.evaluate(value, false)?;
         Ok(constant.to_tensor().map_err(|error| error.to_string())?.to_f64s())
     }
-
-    /// A multiplication by constants that alone reads the product `node` of codes without a scale.
-    fn absorbed(&mut self, node: &Node, weight: &Weight, n: usize) -> Result<Option<Absorbed>, String> {
-        let (true, Some(&product)) = (weight.is_unscaled(), node.outputs.first()) else { return Ok(None) };
-        let uses = self.graph.use_counts().get(&product).copied().unwrap_or(0);
-        let reads = |user: &&Node| user.args.iter().any(|(_, arg)| arg.as_value() == Some(product));
-        let user = self.graph.nodes().map(|(_, user)| user).find(reads);
-        let Some(user) = user.filter(|user| uses == 1 && user.op == *"aten.mul.Tensor") else {
-            return Ok(None);
-        };
-        let (left, right) = (user.value_arg("self"), user.value_arg("other"));
-        let factor = if left == Some(product) { right } else { left };
-        let (Some(factor), Some(&result)) = (factor, user.outputs.first()) else { return Ok(None) };
-        let type_of = |value| self.graph.value(value).ok().map(|data| data.ty.clone());
-        let same_type = type_of(product) == type_of(result)
-            && type_of(product).and_then(|ty| ty.as_tensor().map(|ty| ty.dtype)) == Some(DType::F32);
-        if !same_type || !self.constness.is_constant(factor) {
-            return Ok(None);
-        }
-        let sizes = weight::concrete_sizes(self.graph, factor).unwrap_or_default();
-        let is_row = sizes
-            .split_last()
-            .is_none_or(|(&last, outer)| (last == 1 || last == n) && outer.iter().all(|&size| size == 1));
-        if !is_row {
-            return Ok(None);
-        }
-        let factor = self.numbers(factor)?;
-        Ok(Some(Absorbed { product, result, factor }))
-    }
 }
 
-impl Plan {
-    fn apply(self, graph: &mut Graph) -> Result<()> {
-        let name = graph.node(self.node)?.name.clone();
-        let Packed { n, groups, offset, codes, mut scales, zeros, .. } = self.packed;
-        if let Some(absorbed) = &self.absorbed {
-            for (index, scale) in scales.iter_mut().enumerate() {
-                let factor = absorbed.factor.get(index / groups).or(absorbed.factor.first());
-                *scale *= factor.map_or(1.0, |&factor| factor as f32);
-            }
-        }
-        let side =
-            Side { groups, has_zeros: zeros.iter().any(|&zero| zero != 0.0), has_bias: self.bias.is_some() };
-        let bias = self.bias.map_or(vec![0.0; n], |bias| bias.into_iter().map(|v| v as f32).collect());
-        let table = side.table(&SideValues { scales, zeros, bias }, n)?;
-        let table = Constant::from_tensor(format!("{name}_scales"), table);
-        let codes = graph.add_constant_input(&format!("{name}_codes"), codes, InputKind::Derived)?;
-        let table = graph.add_constant_input(&format!("{name}_scales"), table, InputKind::Derived)?;
-        let mut patch = Patch::new(graph);
-        let args = vec![
-            ("input", Arg::Value(self.input)),
-            ("weight", Arg::Value(codes)),
-            ("side", Arg::Value(table)),
-            ("offset", Arg::Int(i64::from(offset))),
-            ("groups", Arg::Int(groups as i64)),
-            ("has_zeros", Arg::Bool(side.has_zeros)),
-            ("has_bias", Arg::Bool(side.has_bias)),
-        ];
-        patch.becomes(self.op, args);
-        patch.apply(graph, self.node)?;
-        if let Some(absorbed) = self.absorbed {
-            graph.replace_uses(absorbed.result, absorbed.product)?;
-        }
-        Ok(())
+/// The nodes that become one, in the order of what they do.
+fn fusion_of(kind: &str, weight: &Weight, input: &Input, product: &Node, tail: &Tail) -> Fusion {
+    let mut nodes = weight.nodes.clone();
+    if let Input::Codes(activation) = input {
+        nodes.extend(activation.nodes.iter().cloned());
     }
+    nodes.push(product.name.clone());
+    nodes.extend(tail.nodes.iter().cloned());
+    Fusion { kind: kind.to_string(), nodes }
 }

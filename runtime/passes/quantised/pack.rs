@@ -1,8 +1,11 @@
 //! Brings the parameters of a weight to one scale and zero point for each row and group, and chooses the codes' bits.
 
-use super::weight::{Param, Weight};
+use super::{
+    activation::Activation,
+    weight::{Param, Weight},
+};
 use crate::{
-    base::{DType, shape},
+    base::{DType, SymExpr, shape},
     ir::Constant,
 };
 
@@ -19,6 +22,8 @@ pub(super) enum Groups {
 pub(super) struct Packed {
     /// Rows.
     pub n: usize,
+    /// Columns.
+    pub k: usize,
     /// Groups of a row.
     pub groups: usize,
     /// Bits of a code on the device.
@@ -33,7 +38,33 @@ pub(super) struct Packed {
     pub zeros: Vec<f32>,
 }
 
+/// Columns of a product that is summed in integers.
+const MOST_COLUMNS: usize = 1 << 22;
+
+/// Zero points further from 0 than this are of no code.
+const MOST_ZERO: f32 = 128.0;
+
 impl Packed {
+    /// Refuses what products of codes with the codes of `activation` do not take.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub fn check_sums(&self, activation: &Activation) -> Result<(), String> {
+        if activation.sizes.last().and_then(SymExpr::as_const) != i64::try_from(self.k).ok() {
+            return Err(format!("their rows are not of the weight's {} columns", self.k));
+        }
+        if self.k > MOST_COLUMNS {
+            return Err(format!(
+                "there are {} columns, at most {MOST_COLUMNS} are summed in integers",
+                self.k
+            ));
+        }
+        match self.zeros.iter().find(|zero| zero.abs() > MOST_ZERO) {
+            Some(zero) => Err(format!("the weight has the zero point {}", zero + f32::from(self.offset))),
+            None => Ok(()),
+        }
+    }
+
     /// For the report.
     pub fn remark(&self) -> String {
         let groups = if self.groups == 1 { String::new() } else { format!(", {} groups a row", self.groups) };
@@ -75,12 +106,17 @@ pub(super) fn pack(
     for row in 0..n {
         for index in 0..groups {
             let at = if weight.is_transposed { [index * group, row] } else { [row, index * group] };
-            scales.push(scale.at(at) as f32);
-            zeros.push(zero.at(at) as f32 - f32::from(offset));
+            let (scale, zero) = (scale.at(at) as f32, zero.at(at) as f32);
+            // Products of codes are scaled after they are summed, which gives another sum of what is not finite.
+            if takes == Groups::OfWords && !(scale.is_finite() && zero.is_finite()) {
+                return Err(format!("row {row} has the scale {scale} and the zero point {zero}"));
+            }
+            scales.push(scale);
+            zeros.push(zero - f32::from(offset));
         }
     }
     let codes = if weight.is_transposed { transposed(&codes)? } else { codes };
-    Ok(Packed { n, groups, bits, offset, codes, scales, zeros })
+    Ok(Packed { n, k, groups, bits, offset, codes, scales, zeros })
 }
 
 /// A matrix with its dims swapped, over the same bytes.

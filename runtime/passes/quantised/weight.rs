@@ -1,9 +1,10 @@
 //! Finds the codes, scale and zero point that a weight is made of. Reads the graph only, never a payload.
 
+use super::sample;
 use crate::{
     base::DType,
     ir::{Arg, Effect, Graph, Node, TensorType, ValueId, effect_of},
-    ops::{self, Meta, QuantizeCall, Resolved},
+    ops::QuantizeCall,
 };
 
 /// A scale or zero point.
@@ -129,15 +130,15 @@ impl Weight {
     }
 }
 
-fn defined_by(graph: &Graph, value: ValueId) -> Option<&Node> {
+pub(super) fn defined_by(graph: &Graph, value: ValueId) -> Option<&Node> {
     graph.node(graph.defining_node(value)?).ok()
 }
 
-fn first_value(node: &Node) -> Option<ValueId> {
+pub(super) fn first_value(node: &Node) -> Option<ValueId> {
     node.args.first().and_then(|(_, arg)| arg.as_value())
 }
 
-fn tensor_type(graph: &Graph, value: ValueId) -> Option<&TensorType> {
+pub(super) fn tensor_type(graph: &Graph, value: ValueId) -> Option<&TensorType> {
     graph.value(value).ok()?.ty.as_tensor()
 }
 
@@ -155,6 +156,15 @@ pub(super) fn rank_of(graph: &Graph, value: ValueId) -> Option<usize> {
 /// The dtype of a tensor.
 pub(super) fn dtype_of(graph: &Graph, value: ValueId) -> Option<DType> {
     Some(tensor_type(graph, value)?.dtype)
+}
+
+/// The number that `arg` is.
+pub(super) fn number_of(arg: &Arg) -> Option<f64> {
+    match arg {
+        Arg::Float(number) => Some(*number),
+        Arg::Int(number) => Some(*number as f64),
+        _ => None,
+    }
 }
 
 /// Whether `value` is a matrix of int8 with elements.
@@ -199,7 +209,7 @@ fn transposes(node: &Node) -> bool {
 }
 
 /// Whether `node` gives the very elements of its operand, of the same type.
-fn keeps_everything(graph: &Graph, node: &Node, source: ValueId) -> bool {
+pub(super) fn keeps_everything(graph: &Graph, node: &Node, source: ValueId) -> bool {
     const KEEPING: &[&str] = &[
         "_to_copy",
         "_unsafe_view",
@@ -217,15 +227,11 @@ fn keeps_everything(graph: &Graph, node: &Node, source: ValueId) -> bool {
 
 /// What an op that dequantises says.
 fn of_dequantize(graph: &Graph, node: &Node) -> Result<Weight, String> {
-    let lookup = |value: ValueId| {
-        Ok(match (tensor_type(graph, value), concrete_sizes(graph, value)) {
-            (Some(ty), Some(sizes)) => Resolved::Tensor(Meta::new(ty.dtype, sizes)),
-            _ => return Err(crate::base::Error::unsupported("its sizes are not fixed")),
-        })
-    };
-    let args = ops::resolve(node, lookup).map_err(|error| error.to_string())?;
+    if concrete_sizes(graph, first_value(node).ok_or("it dequantises no tensor")?).is_none() {
+        return Err("its sizes are not fixed".to_string());
+    }
+    let (args, _) = sample::call(graph, node)?;
     let call = QuantizeCall::of(&args).map_err(|error| error.to_string())?;
-    call.check_codes(None).map_err(|error| error.to_string())?;
     let gives = node.outputs.first().and_then(|&output| dtype_of(graph, output));
     if let Some(product) = call.product_dtype().filter(|&product| Some(product) != gives) {
         return Err(format!("scales of {product} round it to {product}"));
