@@ -77,6 +77,7 @@ def describe(case, method, program, exported):
         ir="core ATen (run_decompositions)" if program.decompose else "training IR",
         ops=histogram(exported),
         expect_after_rewrite=case.expect.get(method, {}),
+        **({"expect_fusions": case.fused[method]} if method in case.fused else {}),
         mutated_buffers=sorted(set(exported.graph_signature.buffers_to_mutate.values())),
         range_constraints={str(symbol): [int(r.lower), int(r.upper) if r.upper < 2 ** 40 else None]
                            for symbol, r in exported.range_constraints.items()})

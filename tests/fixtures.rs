@@ -1,7 +1,8 @@
 //! Every exported program of `tests/fixtures/` on the device, against what PyTorch gave.
 //!
 //! One test a program and precision, named `f32::CASE::METHOD` and `f16::CASE::METHOD`, and one for each program that
-//! has to be refused. Access is what `VKDELEGATE_ACCESS` says.
+//! has to be refused. Quantised programs run on the host too, fused, as `host::CASE::METHOD`. Access is what
+//! `VKDELEGATE_ACCESS` says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -9,13 +10,13 @@ mod common;
 #[allow(dead_code, unused_imports)]
 mod tensors;
 
-use std::path::PathBuf;
+use std::{collections::HashMap, path::PathBuf};
 
-use common::device;
+use common::{compare, device, reference};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value as Json;
 use vkdelegate::{
-    Delegate, ErrorKind, Gpu, Precision, Program,
+    Delegate, ErrorKind, Gpu, Precision, Program, passes,
     verify::{VerifyOptions, verify},
 };
 
@@ -57,6 +58,9 @@ fn replays(name: &str, case: &Json) -> Vec<Trial> {
     let halves = has_tag(case, "fp16") || has_tag(case, "bf16");
     for method in case["programs"].as_object().unwrap().keys() {
         let tolerances = (case["rtol"].as_f64().unwrap(), case["atol"].as_f64().unwrap());
+        if has_tag(case, "quant") {
+            trials.push(replay_on_host(name, case, method, tolerances));
+        }
         trials.push(replay("f32", name, case, method, Precision::F32, tolerances));
         if !halves {
             let (ill_conditioned, tolerance) = ILL_CONDITIONED_IN_F16;
@@ -87,6 +91,35 @@ fn replay(
         let gpu = Gpu::from_context(device::context());
         let report = verify(&gpu, &program, &references, &options, |_, _| {})?;
         if report.ok() { Ok(()) } else { Err(format!("{:#?}", report.failures).into()) }
+    })
+}
+
+/// Runs the fused program with `eval`.
+fn replay_on_host(name: &str, case: &Json, method: &str, (rtol, atol): (f64, f64)) -> Trial {
+    let archive = folder().join(case["archive"].as_str().unwrap());
+    let recorded = folder().join(case["reference"].as_str().unwrap());
+    let calls = case["programs"][method]["invocations"].as_u64().unwrap();
+    let method = method.to_string();
+    Trial::test(format!("host::{name}::{method}"), move || {
+        let program = Program::open(&archive)?;
+        let info = program.method(&method)?;
+        let graph = passes::optimise(info.ir(), &passes::Options::default())?.method.graph;
+        let recorded = tensors::read(&recorded).map_err(|error| format!("{error:#}"))?;
+        let named =
+            |call: u64, what: &str, index: usize| recorded.get(&format!("{method}.inv{call}.{what}{index}"));
+        for call in 0..calls {
+            let inputs = (0..info.inputs().len())
+                .map(|index| info.input_from_tensor(index, named(call, "in", index).cloned()))
+                .collect::<Result<Vec<_>, _>>()?;
+            let (outputs, _) = reference::run(&graph, &inputs, &HashMap::new());
+            assert!(named(call, "out", outputs.len()).is_none() && !outputs.is_empty());
+            for (index, got) in outputs.iter().enumerate() {
+                let want = named(call, "out", index).ok_or("an output has no reference")?;
+                compare::tensors(got, want, rtol, atol)
+                    .map_err(|text| format!("call {call}, output {index}: {text}"))?;
+            }
+        }
+        Ok(())
     })
 }
 

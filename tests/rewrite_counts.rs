@@ -10,7 +10,8 @@ use serde_json::Value;
 use vkdelegate::{
     import,
     ir::{Effect, Node, OpName, effect_of},
-    ops, passes,
+    ops,
+    passes::{self, Fusion},
 };
 
 fn fixtures() -> &'static Path {
@@ -36,6 +37,18 @@ fn wrong_counts(expected: &Value, ops: &BTreeMap<String, usize>) -> Vec<String> 
         }
     }
     wrong
+}
+
+/// What is wrong with the fusions of one method, where the manifest tells how many there are of each kind.
+fn wrong_fusions(expected: &Value, fusions: &[Fusion]) -> Option<String> {
+    let mut got: BTreeMap<&str, u64> = BTreeMap::new();
+    for fusion in fusions {
+        *got.entry(&fusion.kind).or_insert(0) += 1;
+    }
+    let expected = expected.as_object()?;
+    let want: BTreeMap<&str, u64> =
+        expected.iter().map(|(kind, count)| (kind.as_str(), count.as_u64().unwrap())).collect();
+    (got != want).then(|| format!("fusions: want {want:?}, got {got:?}"))
 }
 
 fn manifest() -> Value {
@@ -68,19 +81,23 @@ fn every_quantise_name_is_in_the_table() {
 fn every_fixture_has_the_counts_of_the_manifest() {
     let manifest = manifest();
     let mut wrong = Vec::new();
-    let mut checked = 0;
+    let (mut checked, mut told) = (0, 0);
     for (name, case) in manifest["cases"].as_object().unwrap() {
         let program = import::open(&fixtures().join(case["archive"].as_str().unwrap())).unwrap();
         for method in &program.methods {
             let optimised = passes::optimise(method, &passes::Options::default()).unwrap();
             let expected = &case["programs"][method.graph.name()]["expect_after_rewrite"];
             let reasons: Vec<&str> = optimised.decisions.iter().map(|d| d.reason.as_str()).collect();
-            for text in wrong_counts(expected, optimised.ops()) {
+            let fusions = &case["programs"][method.graph.name()]["expect_fusions"];
+            let fused = wrong_fusions(fusions, &optimised.fusions);
+            for text in wrong_counts(expected, optimised.ops()).into_iter().chain(fused) {
                 wrong.push(format!("{name}, {}: {text}\n  {}", method.graph.name(), reasons.join("\n  ")));
             }
             checked += 1;
+            told += usize::from(fusions.is_object());
         }
     }
     assert!(checked > 30, "only {checked} programs were found");
+    assert!(told > 20, "only {told} programs say what is fused");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

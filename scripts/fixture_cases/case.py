@@ -26,6 +26,8 @@ class Case:
     why: str                     # what the rewrite must do, in words
     # method name -> exact node counts after the rewrite; [lo, hi] where either answer is right
     expect: dict = field(default_factory=dict)
+    # method name -> how many fusions of each kind the report tells of
+    fused: dict = field(default_factory=dict)
     rtol: float = 1e-4
     atol: float = 1e-4
     tags: list = field(default_factory=list)
@@ -40,10 +42,10 @@ def case(fn):
     return fn
 
 
-def one(module, invocations, why, expect, dynamic=None, decompose=True, keep=(), **kw):
+def one(module, invocations, why, expect, dynamic=None, decompose=True, keep=(), fused=None, **kw):
     """A case of one program, the method `model`."""
     program = Program(module.eval(), invocations, dynamic, decompose, keep)
-    return Case({"model": program}, why, {"model": expect}, **kw)
+    return Case({"model": program}, why, {"model": expect}, {} if fused is None else {"model": fused}, **kw)
 
 
 class Rng:

@@ -40,7 +40,7 @@ def dq_per_channel(rng, m=4, k=64, n=48):
                [(rng.randn(m, k),)],
                "weight = dequantize_per_channel(int8 buffer, constant scales): constant, so linear "
                "(a fused int8 linear or an explicit dequantize, same numbers)",
-               dict(linear=2, addmm=0, mm=0), tags=["quant"])
+               dict(linear=2, addmm=0, mm=0), fused=dict(linear_q8=2), tags=["quant"])
 
 
 class DqPerTensor(nn.Module):
@@ -62,7 +62,7 @@ class DqPerTensor(nn.Module):
 def dq_per_tensor(rng, m=4, k=64, n=48):
     return one(DqPerTensor(rng, k, n), [(rng.randn(m, k),)],
                "dequantize_per_tensor .default (float scale, int zero point in the node) and .tensor "
-               "(0-d constant tensors, zero point 3): linear", dict(linear=2, mm=0), tags=["quant"])
+               "(0-d constant tensors, zero point 3): linear", dict(linear=2, mm=0), fused=dict(linear_q8=2), tags=["quant"])
 
 
 class DqQParam(nn.Module):
@@ -82,7 +82,7 @@ class DqQParam(nn.Module):
 def dq_q_param(rng, m=4, k=64, n=48):
     return one(DqQParam(rng, k, n), [(rng.randn(m, k),)],
                "convert_pt2e(fold_quantize=False) form dequantize(quantize(float parameter)): still constant, linear; "
-               "rounding is half-to-even", dict(linear=1, mm=0), rtol=1e-3, atol=1e-3, tags=["quant"])
+               "rounding is half-to-even", dict(linear=1, mm=0), rtol=1e-3, atol=1e-3, fused=dict(linear_q8=1), tags=["quant"])
 
 
 class DqGroup(nn.Module):
@@ -107,7 +107,7 @@ def dq_per_channel_group_4bit(rng, m=4, k=64, n=48, g=32):
     return one(nn.Sequential(DqGroup(rng, k, n, g, False), DqGroup(rng, n, k, 16, True)),
                [(rng.randn(m, k),)],
                "4-bit values (-8..7) in an int8 tensor, scales and zero points per [row, group]: linear",
-               dict(linear=2, mm=0), tags=["quant"])
+               dict(linear=2, mm=0), fused=dict(linear_q4=2), tags=["quant"])
 
 
 class DqRuntime(nn.Module):
@@ -121,7 +121,7 @@ class DqRuntime(nn.Module):
 def dq_runtime(rng, m=4, k=32, n=24):
     return one(DqRuntime(), [(rng.randn(m, k), rng.randn(n, k)) for _ in range(2)],
                "dequantize of runtime data is NOT constant: mm must stay", dict(linear=0, mm=1),
-               rtol=1e-3, atol=1e-3, tags=["quant"])
+               rtol=1e-3, atol=1e-3, fused=dict(), tags=["quant"])
 
 
 class DynActInt8(DqPerChannel):
@@ -138,7 +138,7 @@ def dyn_act_int8(rng, m=4, k=64, n=48):
     return one(DynActInt8(rng, k, n), [(rng.randn(m, k),) for _ in range(2)],
                "choose_qparams + quantize/dequantize_per_tensor.tensor on the activation, dequantize_per_channel "
                "weight: linear with a runtime (dequantised) input", dict(linear=1, addmm=0),
-               rtol=2e-2, atol=2e-2, tags=["quant"])
+               rtol=2e-2, atol=2e-2, fused=dict(linear_a8w8=1), tags=["quant"])
 
 
 class PerToken(DqGroup):
@@ -152,7 +152,7 @@ class PerToken(DqGroup):
 def per_token_8da4w(rng, m=4, k=64, n=48, g=32):
     return one(PerToken(rng, k, n, g, False), [(rng.randn(m, k),)],
                "8-bit dynamic per-token activation, 4-bit group weight (8da4w)", dict(linear=1, mm=0),
-               rtol=2e-2, atol=2e-2, tags=["quant"])
+               rtol=2e-2, atol=2e-2, fused=dict(linear_a8w4=1), tags=["quant"])
 
 
 class Int8Pack(nn.Module):
@@ -170,7 +170,7 @@ class Int8Pack(nn.Module):
 def weight_int8pack_mm(rng, m=4, k=64, n=48):
     return one(Int8Pack(rng, k, n), [(rng.randn(m, k),)],
                "aten._weight_int8pack_mm(x, int8 [N,K], scales [N]) is its own op", dict(_weight_int8pack_mm=1),
-               tags=["quant"])
+               fused=dict(_weight_int8pack_mm=1), tags=["quant"])
 
 
 class StaticInt8(nn.Module):
@@ -198,7 +198,7 @@ def static_int8(rng, m=4, k=64, n=48):
     return one(StaticInt8(rng, k, n), [(rng.randn(m, k),)],
                "PT2E static flow: q/dq on activations, frozen int8 weight; the float parameter it came "
                "from is a dead input (do not upload it)", dict(linear=1, addmm=0),
-               rtol=2e-2, atol=2.1e-2, tags=["quant"])
+               rtol=2e-2, atol=2.1e-2, fused=dict(linear_a8w8=1), tags=["quant"])
 
 
 def ao():
@@ -216,7 +216,7 @@ class AoGroup(DqGroup):
 def ao_dequantize_affine(rng, m=4, k=64, n=48, g=32):
     return one(AoGroup(rng, k, n, g, True), [(rng.randn(m, k),)],
                "torchao IntxWeightOnly int4 group-wise, op kept whole (popped from the decomposition table): linear",
-               dict(linear=1, mm=0), keep=(ao().dequantize_affine.default,), tags=["quant"])
+               dict(linear=1, mm=0), keep=(ao().dequantize_affine.default,), fused=dict(linear_q4=1), tags=["quant"])
 
 
 @case
@@ -224,7 +224,7 @@ def ao_dequantize_decomposed(rng, m=4, k=64, n=48, g=32):
     return one(AoGroup(rng, k, n, g, True), [(rng.randn(m, k),)],
                "the same after a default run_decompositions(): dequantize_affine has become view/_to_copy/sub/mul/view, "
                "a constant expression: mm, or linear after constant folding",
-               dict(linear=[0, 1], mm=[0, 1], total=1), tags=["quant"])
+               dict(linear=[0, 1], mm=[0, 1], total=1), fused=dict(linear_q4=1), tags=["quant"])
 
 
 class AoInt8WeightOnly(Int8Pack):
@@ -239,4 +239,4 @@ def ao_int8_weight_only(rng, m=4, k=64, n=48):
     return one(AoInt8WeightOnly(rng, k, n), [(rng.randn(m, k),)],
                "torchao Int8WeightOnly: mm(x, _to_copy(permute(int8))) * scale, with an _assert_tensor_metadata "
                "node (no outputs) to skip: mm, or linear after constant folding",
-               dict(linear=[0, 1], mm=[0, 1], total=1), tags=["quant"])
+               dict(linear=[0, 1], mm=[0, 1], total=1), fused=dict(linear_q8=1), tags=["quant"])

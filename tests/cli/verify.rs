@@ -33,6 +33,21 @@ fn recorded_calls_pass() {
     assert!(one["checked"].as_u64().unwrap() < all);
 }
 
+/// The layout of a weight that was packed before the export is what the user says; nothing guesses it.
+#[test]
+fn packed_4_bit_weights_lie_as_the_user_says() {
+    let (model, reference) = (fixture("refused/int4pack.pt2"), fixture("weight_int4pack_mm.safetensors"));
+    tool(&["verify", &model, &reference]).refuses("--int4pack-layout");
+    let with = |layout: &str| tool(&["verify", &model, &reference, "--int4pack-layout", layout]);
+    assert!(with("avx512").passes().stdout.starts_with("ok: 1 tensor"));
+    with("avx2").fails();
+    with("scalar").fails();
+    let inspected = tool(&["inspect", &model, "--json", "--int4pack-layout", "avx512"]).passes().json();
+    assert_eq!(inspected["methods"]["model"]["fusions"][0]["kind"], "linear_q4");
+    let unknown = tool(&["inspect", &model, "--json"]).passes().json();
+    assert_eq!(unknown["methods"]["model"]["unsupported"].as_array().unwrap().len(), 1);
+}
+
 #[test]
 fn a_value_that_differs_is_found() {
     let folder = Folder::new("differs");
