@@ -174,7 +174,7 @@ class AffineBlocks(nn.Module):
         super().__init__()
         self.register_buffer("wq", rng.randint(-128, 128, (n, k)).to(torch.int8))
         self.register_buffer("one", rng.randint(-8, 8, (1, k)).to(torch.int8))
-        self.register_buffer("scale", 0.01 + 0.1 * rng.randn(n // 2, 2).abs())
+        self.register_buffer("scale", 0.001 + 0.002 * rng.randn(n // 2, 2).abs())
         self.register_buffer("zp", rng.randint(-20, 20, (n // 2, 2)).to(torch.int8))
 
     def forward(self, x):

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     base::{DType, SymExpr},
-    ir::{Arg, Effect, Graph, IntArg, Node, ValueId, effect_of},
+    ir::{Arg, Constness, Effect, Graph, IntArg, Node, ValueId, effect_of},
     ops::QuantizeCall,
 };
 
@@ -60,7 +60,7 @@ impl Activation {
     ///
     /// # Errors
     /// Why it is made of codes and yet the product does not take them.
-    pub fn find(graph: &Graph, value: ValueId) -> Result<Option<Activation>, String> {
+    pub fn find(graph: &Graph, constness: &Constness, value: ValueId) -> Result<Option<Activation>, String> {
         let sizes = tensor_type(graph, value).map_or(Vec::new(), |ty| ty.sizes.clone());
         let wanted = last_size(graph, value);
         let (mut value, mut view, mut nodes) = (value, None, Vec::new());
@@ -79,7 +79,7 @@ impl Activation {
             Effect::Dequantize => of_dequantize(graph, node).map(Some)?,
             _ => of_arithmetic(graph, value),
         };
-        let Some(mut found) = found else { return stands_between(graph, node) };
+        let Some(mut found) = found else { return stands_between(graph, constness, node) };
         if last_size(graph, found.codes) != wanted || wanted.is_none() {
             return Err(format!("`{}` is viewed in rows of another length", node.name));
         }
@@ -91,9 +91,10 @@ impl Activation {
     }
 }
 
-/// Nothing, or the reason when what `node` reads first is dequantised.
-fn stands_between(graph: &Graph, node: &Node) -> Result<Option<Activation>, String> {
-    let reads = first_value(node).and_then(|value| defined_by(graph, value));
+/// Nothing, or the reason when what `node` reads first is dequantised at run time.
+fn stands_between(graph: &Graph, constness: &Constness, node: &Node) -> Result<Option<Activation>, String> {
+    let value = first_value(node).filter(|&value| !constness.is_constant(value));
+    let reads = value.and_then(|value| defined_by(graph, value));
     match reads {
         Some(source) if effect_of(source) == Effect::Dequantize && node.outputs.len() == 1 => {
             Err(format!("`{}` ({}) stands between their codes and the product", node.name, node.op))

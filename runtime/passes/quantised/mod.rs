@@ -167,7 +167,7 @@ impl Finder<'_> {
         if node.op.base() != "linear" || self.constness.is_constant(input) {
             return Ok(None);
         }
-        let found = Activation::find(self.graph, input)?;
+        let found = Activation::find(self.graph, self.constness, input)?;
         match weight::dtype_of(self.graph, product) {
             Some(dtype) if found.is_some() && dtype != DType::F32 => {
                 Err(format!("the product is {dtype}; products of codes are float32"))
