@@ -6,6 +6,7 @@ import torch
 
 from .case import Const, Family, randint
 
+INF, NAN = float("inf"), float("nan")
 IDS = torch.tensor([[0, 6, 3], [3, 3, 1]])
 
 
@@ -53,6 +54,7 @@ def byte(f):
     f.add("byte_from_half_to_float", of_dtype, signed, factors(7, 2, dtype=torch.float16), None, -128, 127, IDS,
           dtype=torch.float32)
     f.add("byte_zero_scale", op, signed, Const(torch.tensor([0.0, 1, 0, 2, 3, 4, 0])), zeros(7), -128, 127, IDS)
+    f.add("byte_nonfinite_scale", op, signed, Const(torch.tensor([INF, NAN, 1, -INF, 1, 1, 1])), zeros(7), -128, 127, IDS)
 
 
 def split(f):
@@ -80,6 +82,8 @@ def bad(f):
              factors(7), None, -128, 127, IDS)
     f.refuse("byte_scales_of_other_rows", qd.embedding_byte.default, "6 scales, 7 rows", signed, factors(6), None, -128, 127,
              IDS)
+    f.refuse("byte_groups_do_not_divide", qd.embedding_byte.default, "5 groups, 12 columns", signed, factors(7, 5), None, -128,
+             127, IDS)
     f.refuse("byte_int_zeros", qd.embedding_byte.default, "zero points of another dtype than the scales", signed,
              factors(7), zeros(7, dtype=torch.int32), -128, 127, IDS)
     f.refuse("byte_index_out_of_range", qd.embedding_byte.default, "index 7 of 7 rows", signed, factors(7), None, -128, 127,

@@ -17,7 +17,10 @@ use vkdelegate::{
 
 use crate::{
     common::{compare, reference},
-    support::{on_each_access, on_each_access_limited, try_build, validated, with_context},
+    support::{
+        dynamic_program, floats, on_each_access, on_each_access_limited, program, try_build, validated,
+        with_context,
+    },
 };
 
 /// A table of codes, each with its group's scale and zero point.
@@ -360,5 +363,94 @@ fn weights_without_columns_give_the_bias() {
     let x = HostTensor::from_f32(&[2, 0], &[]).unwrap();
     on_each_access(|context| {
         check(context, &method, &[Value::Tensor(x.clone()), indices(&[4, 0])], 0.0);
+    });
+}
+
+/// (F06) Runs without rows give none, and leave the next run as it should be.
+#[test]
+fn a_run_without_rows_spoils_no_other() {
+    for (low, high, kind) in [(-128, 127, "linear_q8"), (-8, 7, "linear_q4")] {
+        let text = format!(
+            "graph rows
+input %w: int8[5, 64] = parameter \"w\"
+input %s: float32[5] = parameter \"s\"
+input %b: float32[5] = parameter \"b\"
+input %x: float32[s0, 64]
+%d: float32[5, 64] = quantized_decomposed.dequantize_per_channel.default(input=%w, scales=%s, zero_points=none, axis=0, quant_min={low}, quant_max={high}, dtype=int8)
+%y: float32[s0, 5] = aten.linear.default(input=%x, weight=%d, bias=%b)
+output %y
+"
+        );
+        let method = dynamic_program(&text, &[("s0", 0, 8)]);
+        let (after, kinds) = optimised(&method);
+        assert_eq!(kinds, [kind]);
+        on_each_access(|context| {
+            let mut session = try_build(context, &after).unwrap();
+            for rows in [0, 3, 0, 1, 8] {
+                let inputs = [floats(&[rows, 64], rows)];
+                let (want, _) = reference::run(&method.graph, &inputs, &HashMap::new());
+                let got = crate::support::run(&mut session, &inputs);
+                assert_eq!(got[0].sizes(), [rows, 5]);
+                compare::tensors(&got[0], &want[0], 1e-4, 1e-4).unwrap();
+            }
+        });
+    }
+}
+
+/// (F09) Groups that do not divide the columns are refused by node, size and group, through all passes.
+#[test]
+fn a_group_that_does_not_divide_is_refused() {
+    for (columns, group) in [(288, 256), (4304, 64)] {
+        let groups = usize::div_ceil(columns, group);
+        let text = format!(
+            "graph groups
+input %w: int8[3, {columns}] = parameter \"w\"
+input %s: float32[3, {groups}] = parameter \"s\"
+input %x: float32[2, {columns}]
+input %ids: int64[2]
+%d: float32[3, {columns}] = quantized_decomposed.dequantize_per_channel_group.default(w_int8=%w, scales=%s, zero_points=none, quant_min=-8, quant_max=7, dtype=int8, group_size={group}, output_dtype=float32)
+%y: float32[2, 3] = aten.linear.default(input=%x, weight=%d)
+%e: float32[2, {columns}] = aten.embedding.default(weight=%d, indices=%ids)
+output %y
+output %e
+"
+        );
+        on_each_access(|context| {
+            let error = try_build(context, &optimised(&program(&text)).0).err().unwrap();
+            assert_eq!((error.kind(), error.node()), (ErrorKind::Unsupported, Some("d")), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&columns.to_string()) && text.contains(&group.to_string()), "{text}");
+        });
+    }
+}
+
+/// (F12) Codes of rows whose scale is chosen at run time: halves to even, saturation, and zeros for a row of zeros.
+#[test]
+fn codes_of_run_time_scales_are_the_same_everywhere() {
+    let text = "graph codes
+input %x: float32[4, 8]
+%s: float64[4, 1], %z: int64[4, 1] = quantized_decomposed.choose_qparams_per_token_asymmetric.default(input=%x, dtype=int8)
+%q: int8[4, 8] = quantized_decomposed.quantize_per_token.default(input=%x, scales=%s, zero_points=%z, quant_min=-128, quant_max=127, dtype=int8)
+%f: int8[4, 8] = quantized_decomposed.quantize_per_tensor.default(input=%x, scale=1.0, zero_point=10, quant_min=-128, quant_max=127, dtype=int8)
+output %q
+output %f
+";
+    let halves = [0.5, 1.5, 2.5, -0.5, -1.5, 127.0, -128.0, 0.0];
+    // Scales of 1, a quarter and 1024 with a zero point of 0; zeros, which the least scale makes the zero point 127.
+    let rows = [halves, halves.map(|v| v / 4.0), [0.0; 8], halves.map(|v| v * 1024.0)].concat();
+    let codes = [0, 2, 2, 0, -2, 127, -128, 0];
+    let fixed: Vec<i64> =
+        rows.iter().map(|&v| (f64::from(v).round_ties_even() as i64 + 10).clamp(-128, 127)).collect();
+    let want = [codes, codes, [127; 8], codes].concat();
+    let x = Value::Tensor(HostTensor::from_f32(&[4, 8], &rows).unwrap());
+    let method = program(text);
+    let (on_host, _) = reference::run(&method.graph, std::slice::from_ref(&x), &HashMap::new());
+    on_each_access(|context| {
+        let mut session = try_build(context, &method).unwrap();
+        let on_device = crate::support::run(&mut session, std::slice::from_ref(&x));
+        for got in [&on_host, &on_device] {
+            assert_eq!(got[0].to_i64s(), want);
+            assert_eq!(got[1].to_i64s(), fixed);
+        }
     });
 }
