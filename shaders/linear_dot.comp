@@ -1,8 +1,9 @@
 //! Products in integers of 8-bit activations with 8- and 4-bit codes: tiles of `tile_m` rows and 4 columns an invocation.
 //!
 //! `outcome` floats scales the sums, codes quantises them after that, ints stores them as they are. `x_vec4` says that
-//! groups begin at multiples of 4 words of x; `wide` (with tile_m = 1) that sums take 64 bits. Work groups: x counts
-//! tiles of rows, y groups of `local_x` panels of 4 columns. Parameters and layouts: see `lib/dots.glsl`.
+//! groups begin at multiples of 4 words of x; `wide` (with tile_m = 1) that sums take 64 bits; `one_group` that there is one,
+//! which saves the registers of the scaled sums. Work groups: x counts tiles of rows, y groups of `local_x` panels of 4
+//! columns. Parameters and layouts: see `lib/dots.glsl`.
 //! axis dtype = f32 f16
 //! axis dot = packed plain
 //! axis bits = 4 8
@@ -16,6 +17,7 @@
 //! spec 5 has_bias = 0
 //! spec 6 outcome = 0
 //! spec 7 wide = 0
+//! spec 8 one_group = 0
 //! values outcome = floats codes ints
 //! local local_x
 //! needs dtype=f16 : storage_16bit
@@ -30,21 +32,22 @@ uvec4 load_x4(uint at) {
     return uvec4(LOAD(x, at), LOAD(x, at + 1u), LOAD(x, at + 2u), LOAD(x, at + 3u));
 }
 
+// Of x; rows past the end repeat the last.
+uint row_of(uint r) { return first_row + min(gl_WorkGroupID.x * TILE_M + r, m - 1u); }
+
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (panel * 4u >= n) return;
     uint tile_row = gl_WorkGroupID.x * TILE_M;
-    uint rows[TILE_M];
     uint x_at[TILE_M];
     vec4 totals[TILE_M];
     uvec4 sums[TILE_M];
     for (uint r = 0u; r < TILE_M; r++) {
-        rows[r] = first_row + min(tile_row + r, m - 1u);
-        x_at[r] = rows[r] * row_words;
+        x_at[r] = row_of(r) * row_words;
         totals[r] = vec4(0.0);
     }
     uint codes_at = 4u * panel * blocks;
-    for (uint group = 0u; group < groups; group++) {
+    for (uint group = 0u; group < (one_group != 0u ? 1u : groups); group++) {
         for (uint r = 0u; r < TILE_M; r++) sums[r] = uvec4(0u);
         uvec4 lows = uvec4(0u), highs = uvec4(0u);
         for (uint left = group_blocks; left > 0u;) {
@@ -89,7 +92,7 @@ void main() {
         }
         if (outcome != OUTCOME_INTS) {
             for (uint r = 0u; r < TILE_M; r++) {
-                precise vec4 total = totals[r] + scaled(sums[r], highs, rows[r], panel, group);
+                precise vec4 total = totals[r] + scaled(sums[r], highs, row_of(r), panel, group);
                 totals[r] = total;
             }
         }
@@ -98,9 +101,9 @@ void main() {
     for (uint r = 0u; r < TILE_M; r++) {
         uint row = tile_row + r;
         if (row >= m) return;
-        float scale = row_scale(rows[r]);
+        float scale = row_scale(row_of(r));
 #ifndef DTYPE_F16
-        ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[r], rows[r], panel) : ivec4(0);
+        ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[r], row_of(r), panel) : ivec4(0);
 #endif
         for (uint c = 0u; c < 4u; c++) {
             uint column = panel * 4u + c;

@@ -109,8 +109,23 @@ impl Case {
         Case { has_zeros: true, has_bias: true, per_row: true, ..self }
     }
 
+    /// Inputs for the scale and zero point of the activations.
+    fn factor_inputs(&self, graph: &mut Graph, seed: u64) -> [ValueId; 2] {
+        let params = if self.per_row { vec![self.m, 1] } else { vec![1] };
+        [("scale", DType::F32), ("zero", DType::I64)].map(|(name, dtype)| {
+            let ty = tensor_type(dtype, &params);
+            graph.add_input(&format!("{name}{seed}"), ty, InputKind::User).unwrap()
+        })
+    }
+
     /// A product of `words` and `sums` with a weight of its own, named by `seed`.
-    fn product(&self, graph: &mut Graph, packed: &[ValueId], seed: u64) -> ValueId {
+    fn product(
+        &self,
+        graph: &mut Graph,
+        packed: &[ValueId],
+        [scale, zero]: [ValueId; 2],
+        seed: u64,
+    ) -> ValueId {
         let &Case { m, k, n, bits, groups, .. } = self;
         let half = 1 << (bits - 1);
         let codes = Constant::from_tensor("codes", numbers(&[n, k], seed, DType::I8, -half, half - 1, 1.0));
@@ -130,15 +145,11 @@ impl Case {
         let table = side.table(&values, &code_sums(&codes, 0, groups).unwrap(), n).unwrap();
         let weight = graph.add_constant_input(&format!("codes{seed}"), codes, InputKind::Parameter).unwrap();
         let table = constant(graph, &format!("side{seed}"), table);
-        let params = if self.per_row { vec![m, 1] } else { vec![1] };
-        let scale =
-            graph.add_input(&format!("scale{seed}"), tensor_type(DType::F32, &params), InputKind::User);
-        let zero = graph.add_input(&format!("zero{seed}"), tensor_type(DType::I64, &params), InputKind::User);
         let mut args = vec![
             ("words", Arg::Value(packed[0])),
             ("sums", Arg::Value(packed[1])),
-            ("input_scale", Arg::Value(scale.unwrap())),
-            ("input_zero", Arg::Value(zero.unwrap())),
+            ("input_scale", Arg::Value(scale)),
+            ("input_zero", Arg::Value(zero)),
             ("input_offset", Arg::Int(if self.dtype == DType::I8 { 128 } else { 0 })),
             ("k", Arg::Int(k as i64)),
             ("weight", Arg::Value(weight)),
@@ -186,7 +197,8 @@ impl Case {
     fn method(&self) -> (Method, Vec<Value>) {
         let mut graph = Graph::new("dots");
         let packed = self.packed(&mut graph);
-        let y = self.product(&mut graph, &packed, 11);
+        let factors = self.factor_inputs(&mut graph, 11);
+        let y = self.product(&mut graph, &packed, factors, 11);
         graph.add_output(OutputSource::Value(y), OutputKind::User);
         (static_method(graph), [vec![self.x()], self.factors(11).to_vec()].concat())
     }
@@ -344,7 +356,8 @@ fn one_packing_serves_several_products() {
         let packed = case.packed(&mut graph);
         let mut inputs = vec![case.x()];
         for (seed, case) in [(11, case), (31, narrow), (51, case)] {
-            let y = case.product(&mut graph, &packed, seed);
+            let factors = case.factor_inputs(&mut graph, seed);
+            let y = case.product(&mut graph, &packed, factors, seed);
             graph.add_output(OutputSource::Value(y), OutputKind::User);
             inputs.extend(case.factors(seed));
         }
@@ -356,6 +369,36 @@ fn one_packing_serves_several_products() {
         }
         let kernels = kernels_of(&context(true), &method, &inputs);
         assert_eq!(kernels.iter().filter(|name| name.starts_with("pack_codes")).count(), 1, "{kernels:?}");
+    }
+}
+
+/// Products of the same activations with the same scale share what is made of it; a scale that is another number in the
+/// same memory is another scale.
+#[test]
+fn scales_are_shared_until_their_memory_changes() {
+    let _turn = device::turn();
+    for m in [1, 5] {
+        let case = Case::new(m, 70, 20, 8).with_all();
+        let mut graph = Graph::new("dots");
+        let packed = case.packed(&mut graph);
+        let [scale, zero] = case.factor_inputs(&mut graph, 11);
+        let mut products = vec![case.product(&mut graph, &packed, [scale, zero], 11)];
+        products.push(case.product(&mut graph, &packed, [scale, zero], 31));
+        let args = vec![("self", Arg::Value(scale)), ("other", Arg::Float(3.0))];
+        let larger = call(&mut graph, "larger", "aten.mul.Tensor", args, &[(DType::F32, &[m, 1])])[0];
+        products.push(case.product(&mut graph, &packed, [larger, zero], 51));
+        for y in products {
+            graph.add_output(OutputSource::Value(y), OutputKind::User);
+        }
+        let method = static_method(graph);
+        let inputs = [vec![case.x()], case.factors(11).to_vec()].concat();
+        let (want, _) = reference::run(&method.graph, &inputs, &HashMap::new());
+        let got = outputs(&context(true), &method, &inputs, 1).remove(0);
+        for (index, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert_eq!(got.bytes(), want.bytes(), "{m} rows, product {index}");
+        }
+        let kernels = kernels_of(&context(true), &method, &inputs);
+        assert_eq!(kernels.iter().filter(|name| name.starts_with("row_factors")).count(), 2, "{kernels:?}");
     }
 }
 

@@ -78,6 +78,7 @@ pub struct Lowering<'p> {
     prepacks: Vec<Prepack>,
     pack_storages: HashMap<PackKey, StorageId>,
     panel_constants: HashSet<LayoutKey>,
+    sources: HashMap<StorageId, Vec<Tensor>>,
     status: Option<StorageId>,
     current: Current,
 }
@@ -113,6 +114,7 @@ impl<'p> Lowering<'p> {
             prepacks: Vec::new(),
             pack_storages: HashMap::new(),
             panel_constants: HashSet::new(),
+            sources: HashMap::new(),
             status: None,
             current: Current::default(),
         }
@@ -282,6 +284,17 @@ impl<'p> Lowering<'p> {
         self.panel_constants.contains(&layout_key(constant))
     }
 
+    /// The tensors that a part of `storage` has been made of by the last dispatch that wrote to it, as
+    /// [`Lowering::remember_sources`] was told, unless one of them has been overwritten since.
+    pub fn sources(&self, storage: StorageId) -> Option<&[Tensor]> {
+        self.sources.get(&storage).map(Vec::as_slice)
+    }
+
+    /// Remembers what the last dispatch made its part of `storage` of.
+    pub fn remember_sources(&mut self, storage: StorageId, sources: Vec<Tensor>) {
+        self.sources.insert(storage, sources);
+    }
+
     /// A constant in device memory, packed once for all plans and nodes that ask for the same packing.
     /// The tensor has the constant's sizes; its strides mean something for [`Packing::Contiguous`] only.
     ///
@@ -446,6 +459,11 @@ impl<'p> Lowering<'p> {
                     operand.region.len_bytes, self.profile.max_storage_buffer_range_bytes
                 )));
             }
+        }
+        for written in dispatch.operands.iter().filter(|operand| operand.access.writes()) {
+            let storage = written.region.storage;
+            let is_apart = |tensor: &Tensor| tensor.storage != storage;
+            self.sources.retain(|made, sources| *made != storage && sources.iter().all(is_apart));
         }
         self.dispatches.push(dispatch);
         Ok(())

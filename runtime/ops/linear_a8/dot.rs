@@ -238,6 +238,7 @@ impl Dot<'_> {
                 Outcome::Ints => Kind::Ints,
             },
             wide: u32::from(self.is_wide()),
+            one_group: u32::from(self.side.0.groups == 1),
         };
         let params = params!(linear_dot, self, part, y);
         let operands =

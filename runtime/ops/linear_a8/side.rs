@@ -40,7 +40,7 @@ impl DotSide {
         if scales.len() != count || zeros.len() != count || sums.len() != count || bias.len() != n {
             return Err(Error::internal(format!("a side table of {n} rows is given other lengths")));
         }
-        if let Some(zero) = zeros.iter().find(|zero| !(zero.abs() <= MAX_ZERO)) {
+        if let Some(zero) = zeros.iter().find(|zero| zero.is_nan() || zero.abs() > MAX_ZERO) {
             return Err(Error::unsupported(format!("a zero point is {zero}, which is no code")));
         }
         let [panels, stride] = self.sizes(n);
