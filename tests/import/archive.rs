@@ -41,6 +41,28 @@ fn lies_about_sizes_are_found_at_once() {
     assert!(start.elapsed() < Duration::from_secs(1));
 }
 
+/// The directory's own count, and local headers that say something else than the directory does.
+#[test]
+fn a_directory_that_does_not_fit_its_entries_is_refused() {
+    let sound = program::parts().pack();
+    let end = sound.len() - 22;
+    for count in [1u16, 65_534, 65_535] {
+        let mut bytes = sound.clone();
+        for at in [end + 8, end + 10] {
+            bytes[at..at + 2].copy_from_slice(&count.to_le_bytes());
+        }
+        load(bytes).map(|_| ()).unwrap_err();
+    }
+    let header = sound.windows(19).position(|bytes| bytes == b"p/models/model.json").unwrap() - 30;
+    assert_eq!(&sound[header..header + 4], b"PK\x03\x04");
+    // Method, checksum, stored size, size, length of the name, and a letter of it.
+    for at in [8, 14, 18, 22, 26, 32] {
+        let mut bytes = sound.clone();
+        bytes[header + at] ^= 4;
+        load(bytes).map(|_| ()).unwrap_err();
+    }
+}
+
 #[test]
 fn a_zip64_size_beyond_all_memory_is_refused() {
     let mut extra = vec![1, 0, 16, 0];
