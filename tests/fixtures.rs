@@ -1,8 +1,8 @@
 //! Every exported program of `tests/fixtures/` on the device, against what PyTorch gave.
 //!
 //! One test a program and precision, named `f32::CASE::METHOD` and `f16::CASE::METHOD`, and one for each program that
-//! has to be refused. Quantised programs run on the host too, fused, as `host::CASE::METHOD`. Access is what
-//! `VKDELEGATE_ACCESS` says.
+//! has to be refused. Stateless ones run their calls again, as `again::CASE::METHOD`. Quantised programs run on the
+//! host too, fused, as `host::CASE::METHOD`. Access is what `VKDELEGATE_ACCESS` says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,7 +16,7 @@ use common::{compare, device, reference};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value as Json;
 use vkdelegate::{
-    Delegate, ErrorKind, Gpu, Precision, Program, passes,
+    Delegate, ErrorKind, Gpu, Outputs, Precision, Program, passes,
     verify::{VerifyOptions, verify},
 };
 
@@ -62,6 +62,9 @@ fn replays(name: &str, case: &Json) -> Vec<Trial> {
             trials.push(replay_on_host(name, case, method, tolerances));
         }
         trials.push(replay("f32", name, case, method, Precision::F32, tolerances));
+        if case["stateful"] == false {
+            trials.push(run_again(name, case, method));
+        }
         if !halves {
             let (ill_conditioned, tolerance) = ILL_CONDITIONED_IN_F16;
             let tolerance = if name == ill_conditioned { tolerance } else { F16_TOLERANCE };
@@ -91,6 +94,38 @@ fn replay(
         let gpu = Gpu::from_context(device::context());
         let report = verify(&gpu, &program, &references, &options, |_, _| {})?;
         if report.ok() { Ok(()) } else { Err(format!("{:#?}", report.failures).into()) }
+    })
+}
+
+/// Runs the first recorded call, all others, and the first again, on one delegate: its outputs keep their bits.
+fn run_again(name: &str, case: &Json, method: &str) -> Trial {
+    let archive = folder().join(case["archive"].as_str().unwrap());
+    let recorded = folder().join(case["reference"].as_str().unwrap());
+    let calls = case["programs"][method]["invocations"].as_u64().unwrap();
+    let method = method.to_string();
+    Trial::test(format!("again::{name}::{method}"), move || {
+        let program = Program::open(&archive)?;
+        let info = program.method(&method)?;
+        let recorded = tensors::read(&recorded).map_err(|error| format!("{error:#}"))?;
+        let _turn = device::turn();
+        let gpu = Gpu::from_context(device::context());
+        let mut delegate = Delegate::builder(&gpu).method(&method).build(&program)?;
+        let mut run = |call: u64| -> Result<Outputs, Failed> {
+            let inputs = (0..info.inputs().len()).map(|index| {
+                let recorded = recorded.get(&format!("{method}.inv{call}.in{index}"));
+                info.input_from_tensor(index, recorded.cloned())
+            });
+            Ok(delegate.run(&inputs.collect::<Result<Vec<_>, _>>()?)?)
+        };
+        let first = run(0)?;
+        for call in 1..calls {
+            run(call)?;
+        }
+        if run(0)? == first {
+            Ok(())
+        } else {
+            Err("the first call gives other bits when it comes again".into())
+        }
     })
 }
 
