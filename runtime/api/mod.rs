@@ -7,6 +7,7 @@ pub mod compare;
 mod delegate;
 mod device;
 pub mod graph;
+mod host;
 mod inspect;
 mod program;
 mod report;
@@ -15,6 +16,7 @@ pub mod verify;
 
 pub use delegate::{Delegate, DelegateBuilder, Outputs};
 pub use device::Gpu;
+pub use host::HostDelegate;
 pub use inspect::Inspection;
 pub use program::{InputInfo, MethodInfo, Program};
 pub use report::{DelegateReport, DispatchTime, KernelUse};

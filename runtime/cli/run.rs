@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use vkdelegate::{DType, HostTensor, Outputs, Scalar, Value};
+use vkdelegate::{DType, Delegate, HostDelegate, HostTensor, Outputs, Program, Scalar, Value};
 
 use crate::{
     Verdict,
@@ -22,10 +22,43 @@ pub struct Args {
     /// Write all outputs here (.npz, .safetensors, or .npy for one); without it, a summary is printed.
     #[arg(long, value_name = "FILE")]
     outputs: Option<PathBuf>,
+    /// Run on the host, slowly and in float32, when no device can be opened.
+    #[arg(long)]
+    fallback: bool,
     #[command(flatten)]
     method: MethodArgs,
     #[command(flatten)]
     device: DeviceArgs,
+}
+
+/// What runs: a device, or the host in its place.
+enum Runner {
+    Device(Box<Delegate>),
+    Host(HostDelegate),
+}
+
+impl Runner {
+    fn build(args: &Args, program: &Program) -> Result<Runner> {
+        let gpu = match args.device.open() {
+            Ok(gpu) => gpu,
+            Err(error) if args.fallback => {
+                eprintln!("warning: running on the host, as no device can be opened: {error:#}");
+                return Ok(Runner::Host(HostDelegate::build(program, args.method.method.as_deref())?));
+            }
+            Err(error) => return Err(error),
+        };
+        let delegate = args.method.builder(&gpu).build(program)?;
+        let memory = output::memory_line(&delegate.report().memory);
+        log::info!("{}: {memory}", output::device_line(gpu.info()));
+        Ok(Runner::Device(Box::new(delegate)))
+    }
+
+    fn run(&mut self, inputs: &[Value]) -> vkdelegate::Result<Outputs> {
+        match self {
+            Runner::Device(delegate) => delegate.run(inputs),
+            Runner::Host(delegate) => delegate.run(inputs),
+        }
+    }
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
@@ -39,13 +72,11 @@ pub fn run(args: Args) -> Result<Verdict> {
         values.with_context(|| path.display().to_string())
     });
     let inputs: Vec<Vec<Value>> = inputs.collect::<Result<_>>()?;
-    let gpu = args.device.open()?;
-    let mut delegate = args.method.builder(&gpu).build(&program)?;
-    log::info!("{}: {}", output::device_line(gpu.info()), output::memory_line(&delegate.report().memory));
+    let mut runner = Runner::build(&args, &program)?;
     let bar = output::progress_bar(inputs.len() as u64);
     let mut results = NamedTensors::new();
     for (index, values) in inputs.iter().enumerate() {
-        let outputs = delegate.run(values).with_context(|| args.inputs[index].display().to_string())?;
+        let outputs = runner.run(values).with_context(|| args.inputs[index].display().to_string())?;
         let prefix = if inputs.len() > 1 { format!("inv{index}.") } else { String::new() };
         collect(&mut results, &prefix, outputs);
         bar.inc(1);

@@ -1,6 +1,6 @@
 //! Bad usage, bad files, refused programs and missing devices: exit code 2, and an error that says what to do.
 
-use crate::support::{Folder, fixture, tool, tool_with};
+use crate::support::{Folder, NO_DRIVER, fixture, tool, tool_with};
 
 #[test]
 fn bad_usage_is_refused() {
@@ -64,15 +64,10 @@ fn an_unknown_device_is_refused_with_those_there_are() {
 
 #[test]
 fn no_driver_is_an_error_that_says_what_to_install() {
-    let variables = [
-        ("VK_DRIVER_FILES", "/nonexistent.json"),
-        ("VK_ICD_FILENAMES", "/nonexistent.json"),
-        ("VKDELEGATE_VALIDATION", "0"),
-    ];
-    tool_with(&["devices"], &variables).refuses("driver");
+    tool_with(&["devices"], &NO_DRIVER).refuses("driver");
     let model = fixture("linear_const.pt2");
-    tool_with(&["verify", &model, &fixture("linear_const.safetensors")], &variables).refuses("driver");
-    assert_eq!(tool_with(&["inspect", &model], &variables).passes().code, 0, "inspect opens no device");
+    tool_with(&["verify", &model, &fixture("linear_const.safetensors")], &NO_DRIVER).refuses("driver");
+    assert_eq!(tool_with(&["inspect", &model], &NO_DRIVER).passes().code, 0, "inspect opens no device");
 }
 
 /// A machine without Vulkan can start the tool, and is told what is missing.

@@ -3,7 +3,7 @@
 use vkdelegate::{DType, HostTensor};
 
 use crate::{
-    support::{Folder, fixture, tool},
+    support::{Folder, NO_DRIVER, Ran, fixture, tool, tool_with},
     tensors::{self, NamedTensors},
 };
 
@@ -30,13 +30,15 @@ fn assert_close(got: &NamedTensors, want: &NamedTensors) {
     }
 }
 
-#[test]
-fn several_runs_share_one_delegate_and_its_state() {
-    let folder = Folder::new("runs");
+/// Runs the three recorded calls of `running_mean` with further arguments and variables; its outputs must be right.
+#[track_caller]
+fn run_with_state(folder: &str, more: &[&str], variables: &[(&str, &str)]) -> Ran {
+    let folder = Folder::new(folder);
     let references = references("running_mean");
     let outputs = folder.path("out.safetensors");
     let model = fixture("running_mean.pt2");
     let mut arguments = vec!["run", &model, "--outputs", &outputs];
+    arguments.extend(more);
     let files: Vec<String> = (0..3).map(|inv| folder.path(&format!("in{inv}.npz"))).collect();
     let mut want = NamedTensors::new();
     for (inv, file) in files.iter().enumerate() {
@@ -48,8 +50,21 @@ fn several_runs_share_one_delegate_and_its_state() {
                 .map(|(name, tensor)| (format!("inv{inv}.{name}"), tensor)),
         );
     }
-    tool(&arguments).passes();
+    let ran = tool_with(&arguments, variables);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_close(&tensors::read(outputs.as_ref()).unwrap(), &want);
+    ran
+}
+
+#[test]
+fn several_runs_share_one_delegate_and_its_state() {
+    run_with_state("runs", &[], &[]).passes();
+}
+
+#[test]
+fn without_a_device_the_host_runs_when_asked_to() {
+    let ran = run_with_state("host", &["--fallback"], &NO_DRIVER);
+    assert!(ran.stderr.contains("running on the host"), "{}", ran.stderr);
 }
 
 #[test]

@@ -20,6 +20,13 @@ pub fn tool(arguments: &[&str]) -> Ran {
     tool_with(arguments, &[])
 }
 
+/// Variables under which there is no Vulkan driver.
+pub const NO_DRIVER: [(&str, &str); 3] = [
+    ("VK_DRIVER_FILES", "/nonexistent.json"),
+    ("VK_ICD_FILENAMES", "/nonexistent.json"),
+    ("VKDELEGATE_VALIDATION", "0"),
+];
+
 /// The tool with `arguments` and further variables.
 pub fn tool_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_vkdelegate"))
