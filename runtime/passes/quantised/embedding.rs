@@ -13,7 +13,7 @@ use super::{
     weight::{self, Param, Weight},
 };
 use crate::{
-    base::{DType, Result, shape},
+    base::{DType, Error, Result, shape},
     ir::{Arg, Constant, Constness, Graph, InputKind, Node, NodeId, Patch, ValueId},
     ops::{Side, SideValues},
     passes::{
@@ -49,7 +49,7 @@ pub(in crate::passes) fn run(graph: &mut Graph, limits: &FoldLimits) -> Result<O
             }
         }
     }
-    let mut held = held_by_products(graph)?;
+    let mut held = held_by_products(graph);
     for lookup in lookups {
         outcome.fusions.push(lookup.fusion.clone());
         lookup.apply(graph, &mut held)?;
@@ -72,22 +72,24 @@ struct Lookup {
     fusion: Fusion,
 }
 
-/// A table that the graph holds as codes and what stands beside them.
+/// Codes that the graph holds, and what stands beside them where a lookup can read that.
 struct Held {
     codes: ValueId,
-    table: ValueId,
-    side: Side,
     bits: u8,
     offset: u8,
+    side: Option<(ValueId, Side)>,
 }
 
-/// The tables of the products that hold floats beside their codes.
-fn held_by_products(graph: &Graph) -> Result<Vec<Held>> {
+/// The codes of the products.
+fn held_by_products(graph: &Graph) -> Vec<Held> {
     let mut held = Vec::new();
-    for (_, node) in graph.nodes() {
-        let bits = match node.op.as_str() {
-            "vkdelegate.linear_q4.default" => 4,
-            "vkdelegate.linear_q8.default" | "vkdelegate._weight_int8pack_mm.default" => 8,
+    for (_, node) in graph.nodes().filter(|(_, node)| node.op.as_str().starts_with("vkdelegate.")) {
+        let (bits, has_side) = match node.op.base() {
+            "linear_q4" => (4, true),
+            "linear_q8" | "_weight_int8pack_mm" => (8, true),
+            // Sums of codes stand among their scales.
+            "linear_a8w4" => (4, false),
+            "linear_a8w8" => (8, false),
             _ => continue,
         };
         let is_set = |name: &str| matches!(node.arg(name), Some(Arg::Bool(true)));
@@ -98,42 +100,53 @@ fn held_by_products(graph: &Graph) -> Result<Vec<Held>> {
         let (Some(codes), Some(table)) = (node.value_arg("weight"), node.value_arg("side")) else { continue };
         let side =
             Side { groups: int("groups"), has_zeros: is_set("has_zeros"), has_bias: is_set("has_bias") };
-        held.push(Held { codes, table, side, bits, offset: int("offset") as u8 });
+        held.push(Held { codes, bits, offset: int("offset") as u8, side: has_side.then_some((table, side)) });
     }
-    Ok(held)
+    held
 }
 
 impl Held {
-    /// Adds `packed` to the graph for the node called `name`.
-    fn add(graph: &mut Graph, name: &str, packed: Packed) -> Result<Held> {
-        let Packed { n, groups, bits, offset, codes, scales, zeros, .. } = packed;
+    /// Adds `packed` to the graph for the node called `name`, with the codes that the graph has already, if it has.
+    fn add(graph: &mut Graph, name: &str, packed: Packed, codes: Option<ValueId>) -> Result<Held> {
+        let Packed { n, groups, bits, offset, codes: constant, scales, zeros, .. } = packed;
         let has_zeros = zeros.iter().any(|&zero| zero != 0.0);
         let side = Side { groups, has_zeros, has_bias: false };
         let table = side.table(&SideValues { scales, zeros, bias: vec![0.0; n] }, n)?;
         let table = Constant::from_tensor(format!("{name}_scales"), table);
-        let codes = graph.add_constant_input(&format!("{name}_codes"), codes, InputKind::Derived)?;
+        let codes = match codes {
+            Some(codes) => codes,
+            None => graph.add_constant_input(&format!("{name}_codes"), constant, InputKind::Derived)?,
+        };
         let table = graph.add_constant_input(&format!("{name}_scales"), table, InputKind::Derived)?;
-        Ok(Held { codes, table, side, bits, offset })
+        Ok(Held { codes, bits, offset, side: Some((table, side)) })
     }
 
-    /// Whether it gives the values of `packed` by the same bytes of a program, or by equal ones: exporting a tied table may
+    /// Whether its codes are those of `packed`, as the same bytes of a program or as equal ones: exporting a tied table may
     /// write it twice.
-    fn is(&self, graph: &Graph, packed: &Packed) -> Result<bool> {
-        let constant = |value| graph.input_of(value).and_then(|input| input.kind.constant());
-        let (Some(codes), Some(table)) = (constant(self.codes), constant(self.table)) else {
-            return Ok(false);
-        };
-        let (codes, wanted) = (graph.constant(codes)?, &packed.codes);
-        let same_form = (self.bits, self.offset, self.side.groups)
-            == (packed.bits, packed.offset, packed.groups)
+    fn has_codes(&self, graph: &Graph, packed: &Packed) -> Result<bool> {
+        let Some(codes) = constant_of(graph, self.codes)? else { return Ok(false) };
+        let wanted = &packed.codes;
+        let same_form = (self.bits, self.offset) == (packed.bits, packed.offset)
             && (codes.dtype(), codes.sizes(), codes.strides())
                 == (wanted.dtype(), wanted.sizes(), wanted.strides());
-        if !same_form {
+        Ok(same_form && same_bytes(codes, wanted)?)
+    }
+
+    /// Whether what stands beside its codes, which are those of `packed`, gives the scales and zero points of `packed`.
+    fn has_factors(&self, graph: &Graph, packed: &Packed) -> Result<bool> {
+        let Some((table, side)) = self.side else { return Ok(false) };
+        let Some(table) = constant_of(graph, table)? else { return Ok(false) };
+        if side.groups != packed.groups {
             return Ok(false);
         }
-        let values = self.side.read(&graph.constant(table)?.to_tensor()?.to_f32s(), packed.n)?;
-        Ok(values.scales == packed.scales && values.zeros == packed.zeros && same_bytes(codes, wanted)?)
+        let values = side.read(&table.to_tensor()?.to_f32s(), packed.n)?;
+        Ok(values.scales == packed.scales && values.zeros == packed.zeros)
     }
+}
+
+fn constant_of(graph: &Graph, value: ValueId) -> Result<Option<&Constant>> {
+    let id = graph.input_of(value).and_then(|input| input.kind.constant());
+    id.map(|id| graph.constant(id)).transpose()
 }
 
 /// Whether two constants of bytes, of the same sizes and strides, hold the same.
@@ -232,16 +245,7 @@ impl Finder<'_> {
     }
 
     fn numbers(&mut self, param: &Param) -> Result<Vec<f64>, String> {
-        match param {
-            Param::Number(number) => Ok(vec![*number]),
-            Param::Value { value, .. } if self.constness.is_constant(*value) => {
-                let constant = self.evaluator.evaluate(*value, false)?;
-                Ok(constant.to_tensor().map_err(|error| error.to_string())?.to_f64s())
-            }
-            Param::Value { value, .. } => {
-                Err(format!("`{}` is run-time data", self.graph.value_name(*value)))
-            }
-        }
+        param.numbers(self.graph, self.constness, &mut self.evaluator)
     }
 
     /// A table of `bits` a code, as the bytes of the program hold it.
@@ -269,21 +273,24 @@ impl Finder<'_> {
 impl Lookup {
     /// Rewrites the lookup, reading one of the `held` tables where it is among them, else a new one of those.
     fn apply(self, graph: &mut Graph, held: &mut Vec<Held>) -> Result<()> {
-        let mut known = None;
+        let (mut same_codes, mut same_table) = (None, None);
         for (index, held) in held.iter().enumerate() {
-            if known.is_none() && held.is(graph, &self.packed)? {
-                known = Some(index);
+            if same_table.is_none() && held.has_codes(graph, &self.packed)? {
+                same_codes = same_codes.or(Some(held.codes));
+                same_table = held.has_factors(graph, &self.packed)?.then_some(index);
             }
         }
-        let index = match known {
+        let index = match same_table {
             Some(index) => index,
             None => {
                 let name = graph.node(self.node)?.name.clone();
-                held.push(Held::add(graph, &name, self.packed)?);
+                held.push(Held::add(graph, &name, self.packed, same_codes)?);
                 held.len() - 1
             }
         };
-        let Held { codes, table, side, offset, .. } = &held[index];
+        let Held { codes, side: Some((table, side)), offset, .. } = &held[index] else {
+            return Err(Error::internal("a table for a lookup has no scales"));
+        };
         let mut args = vec![
             ("weight", Arg::Value(*codes)),
             ("side", Arg::Value(*table)),

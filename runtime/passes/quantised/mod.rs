@@ -201,13 +201,7 @@ impl Finder<'_> {
     }
 
     fn param_numbers(&mut self, param: &Param) -> Result<Vec<f64>, String> {
-        match param {
-            Param::Number(number) => Ok(vec![*number]),
-            Param::Value { value, .. } if self.constness.is_constant(*value) => self.numbers(*value),
-            Param::Value { value, .. } => {
-                Err(format!("`{}` is run-time data", self.graph.value_name(*value)))
-            }
-        }
+        param.numbers(self.graph, self.constness, &mut self.evaluator)
     }
 
     fn numbers(&mut self, value: ValueId) -> Result<Vec<f64>, String> {

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::{
     base::{DType, SymExpr, shape},
-    ir::Constant,
+    ir::{Constant, Constness, Graph},
+    passes::evaluate::Evaluator,
 };
 
 /// What groups a kernel takes.
@@ -117,6 +118,28 @@ pub(super) fn pack(
     }
     let codes = if weight.is_transposed { transposed(&codes)? } else { codes };
     Ok(Packed { n, k, groups, bits, offset, codes, scales, zeros })
+}
+
+impl Param {
+    /// Its elements, in order.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub fn numbers(
+        &self,
+        graph: &Graph,
+        constness: &Constness,
+        evaluator: &mut Evaluator<'_>,
+    ) -> Result<Vec<f64>, String> {
+        match self {
+            Param::Number(number) => Ok(vec![*number]),
+            Param::Value { value, .. } if constness.is_constant(*value) => {
+                let constant = evaluator.evaluate(*value, false)?;
+                Ok(constant.to_tensor().map_err(|error| error.to_string())?.to_f64s())
+            }
+            Param::Value { value, .. } => Err(format!("`{}` is run-time data", graph.value_name(*value))),
+        }
+    }
 }
 
 /// A matrix with its dims swapped, over the same bytes.
