@@ -12,6 +12,7 @@ use super::{
 use crate::{
     base::{DType, Result},
     ir::{Arg, Constant, Graph, InputKind, Node, NodeId, Patch, ValueId},
+    ops::{IntMm, SideValues, code_sums},
     passes::Fusion,
 };
 
@@ -27,9 +28,15 @@ pub(super) struct IntProduct {
 impl IntProduct {
     pub fn apply(self, graph: &mut Graph) -> Result<()> {
         let name = graph.node(self.node)?.name.clone();
+        let n = self.codes.sizes().first().copied().unwrap_or(0);
+        let values = SideValues { scales: vec![1.0; n], zeros: vec![0.0; n], bias: vec![0.0; n] };
+        let table = IntMm::side().table(&values, &code_sums(&self.codes, 0, 1)?, n)?;
+        let table = Constant::from_tensor(format!("{name}_sums"), table);
         let codes = graph.add_constant_input(&format!("{name}_codes"), self.codes, InputKind::Derived)?;
+        let side = graph.add_constant_input(&format!("{name}_sums"), table, InputKind::Derived)?;
         let mut patch = Patch::new(graph);
-        let args = vec![("self", Arg::Value(self.x)), ("weight", Arg::Value(codes))];
+        let args =
+            vec![("self", Arg::Value(self.x)), ("weight", Arg::Value(codes)), ("side", Arg::Value(side))];
         patch.becomes("vkdelegate._int_mm.default", args);
         patch.apply(graph, self.node)
     }
