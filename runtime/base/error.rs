@@ -35,6 +35,41 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// What to do about errors of this kind, as a sentence without a full stop. The error's own text says what is
+    /// wrong, and where it can, what to do in its very case.
+    pub fn next_step(self) -> &'static str {
+        match self {
+            ErrorKind::Io => "check the path and its permissions",
+            ErrorKind::BadFile => {
+                "export the program again with torch.export.save, and compare the file's size with the original"
+            }
+            ErrorKind::Unsupported => {
+                "run `vkdelegate inspect` for all nodes that cannot run, and change or decompose them before exporting"
+            }
+            ErrorKind::InvalidInput => {
+                "give what the text says was expected; `vkdelegate inspect` lists the inputs"
+            }
+            ErrorKind::InvalidGraph => {
+                "export the program again; if it was built by hand, compare the node with the op's schema"
+            }
+            ErrorKind::NoDevice => {
+                "install a Vulkan driver, or run on the host with HostDelegate (`vkdelegate run --fallback`)"
+            }
+            ErrorKind::OutOfMemory => {
+                "use smaller inputs, half precision or quantised weights, or call trim() on delegates that rest"
+            }
+            ErrorKind::DeviceLost => "open the device anew and build the delegate again",
+            ErrorKind::Timeout => "raise the timeout, or use smaller inputs",
+            ErrorKind::BadData => {
+                "check the values that the named node reads, then reset the state where there is any"
+            }
+            ErrorKind::PoisonedState => "call reset() or set_state() before the next run",
+            ErrorKind::Internal => "report it with the program, the device's name and its driver",
+        }
+    }
+}
+
 /// One node that cannot be taken, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -69,6 +69,9 @@ fn main() -> ExitCode {
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(error) => {
             eprintln!("error: {error:#}");
+            if let Some(error) = error.downcast_ref::<vkdelegate::Error>() {
+                eprintln!("next: {}", error.kind().next_step());
+            }
             ExitCode::from(2)
         }
     }

@@ -64,7 +64,7 @@ fn an_unknown_device_is_refused_with_those_there_are() {
 
 #[test]
 fn no_driver_is_an_error_that_says_what_to_install() {
-    tool_with(&["devices"], &NO_DRIVER).refuses("driver");
+    tool_with(&["devices"], &NO_DRIVER).refuses("driver").says_what_next("--fallback");
     let model = fixture("linear_const.pt2");
     tool_with(&["verify", &model, &fixture("linear_const.safetensors")], &NO_DRIVER).refuses("driver");
     assert_eq!(tool_with(&["inspect", &model], &NO_DRIVER).passes().code, 0, "inspect opens no device");

@@ -68,6 +68,14 @@ impl Ran {
         self
     }
 
+    /// Asserts that the error's last line says what to do next.
+    #[track_caller]
+    pub fn says_what_next(self, text: &str) -> Ran {
+        let last = self.stderr.lines().last().unwrap_or_default();
+        assert!(last.starts_with("next: ") && last.contains(text), "{self:?}");
+        self
+    }
+
     /// Standard output as the one JSON document that it must be.
     #[track_caller]
     pub fn json(&self) -> Json {
