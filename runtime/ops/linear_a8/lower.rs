@@ -3,6 +3,7 @@
 use super::{
     Call, DotSide,
     dot::{Dot, Factors, Outcome},
+    multiplied,
     packed::{Packed, packed},
     quantise_call,
 };
@@ -120,7 +121,7 @@ fn factors_of(call: &Call, args: &Args<Operand>, x: &Packed, cx: &mut Lowering<'
     if let (Some(scale), Some(zero)) = (number(args, "input_scale")?, number_or_zero(args, "input_zero")?) {
         let zero = i32::try_from(zero as i64 + call.input_offset)
             .map_err(|_| Error::unsupported(format!("is {zero}, beyond 32 bits")).at_operand("input_zero"))?;
-        return Ok(Factors::Numbers { scale: scale as f32, zero });
+        return Ok(Factors::Numbers { scale: multiplied(scale), zero });
     }
     let rows = if call.per_row { call.rows } else { 1 };
     let scale = float32(cx, args.tensor("input_scale")?)?;

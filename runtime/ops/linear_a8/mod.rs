@@ -29,9 +29,9 @@
 //! most 255 * 256 * G with zero points, 255 * 128 * G without, for xz within the range of the codes. For longer groups
 //! and other xz it is computed in 64 bits, with D summed in pieces that 32 bits hold.
 //!
-//! A scale of zero, infinity or NaN is multiplied with the sum of the others' products, where dequantising first
-//! multiplies it with each: a zero gives the bias either way, a NaN gives NaN; an infinity gives an infinity or NaN,
-//! not always the same one.
+//! Dequantising first multiplies each activation with its scale, and a sum of those is what PyTorch gives. So a scale of
+//! zero gives the bias; one that is NaN or infinite gives NaN, as infinities of both signs do. An infinite scale of the
+//! weight is multiplied with the sum; no rewrite makes a call with one.
 
 mod dot;
 mod lower;
@@ -201,6 +201,12 @@ impl Op for LinearA8 {
     }
 }
 
+/// What sums are multiplied with for activations of scale `scale`.
+fn multiplied(scale: f64) -> f32 {
+    let scale = scale as f32;
+    if scale.is_infinite() { f32::NAN } else { scale }
+}
+
 /// The product on the host, in the kernels' order of operations.
 fn product(call: &Call, args: &Args<HostTensor>) -> Result<Vec<f32>> {
     let &Call { n, k, rows, .. } = call;
@@ -221,7 +227,7 @@ fn product(call: &Call, args: &Args<HostTensor>) -> Result<Vec<f32>> {
         let x: Vec<i64> = (0..k).map(|column| words[column / 4] >> (column % 4 * 8) & 0xff).collect();
         let of_row = |values: &[i64]| values[if values.len() == 1 { 0 } else { row }];
         let x_zero = of_row(&input_zeros) + call.input_offset;
-        let x_scale = scales[if scales.len() == 1 { 0 } else { row }] as f32;
+        let x_scale = multiplied(scales[if scales.len() == 1 { 0 } else { row }]);
         for column in 0..n {
             let mut total = 0.0f32;
             for index in 0..groups {

@@ -240,6 +240,11 @@ impl Op for ChooseQparams {
     }
 }
 
+/// The larger one; NaN stays NaN.
+fn at_least(least: f32, value: f32) -> f32 {
+    if value < least { least } else { value }
+}
+
 /// Scale and zero point of one row, in 32 bits as on the device.
 fn chosen<T>(call: &Call<'_, T>, row: &[f32]) -> (f32, f32) {
     let pick = |keeps: fn(f32, f32) -> bool| {
@@ -248,14 +253,16 @@ fn chosen<T>(call: &Call<'_, T>, row: &[f32]) -> (f32, f32) {
     let (smallest, largest) = (pick(|v, best| v < best), pick(|v, best| v > best));
     let &Call { scheme, low, high, eps, zero_point, .. } = call;
     match scheme {
-        kernel::Scheme::Symmetric => (((-smallest).max(largest) / ((high - low) / 2.0)).max(eps), zero_point),
-        kernel::Scheme::NoClipping => ((smallest / low).max(largest / high).max(eps), zero_point),
+        kernel::Scheme::Symmetric => {
+            (at_least(eps, (-smallest).max(largest) / ((high - low) / 2.0)), zero_point)
+        }
+        kernel::Scheme::NoClipping => (at_least(eps, (smallest / low).max(largest / high)), zero_point),
         kernel::Scheme::Affine => {
-            let scale = ((largest - smallest) / (high - low)).max(eps);
+            let scale = at_least(eps, (largest - smallest) / (high - low));
             (scale, (low - (smallest / scale).round_ties_even()).max(low).min(high))
         }
         kernel::Scheme::Nearest => {
-            let scale = ((largest - smallest) / (high - low)).max(eps);
+            let scale = at_least(eps, (largest - smallest) / (high - low));
             let (down, up) = (smallest / scale, largest / scale);
             let zero = if (low + down) + (high + up) > 0.0 { low - down } else { high - up };
             (scale, zero.max(low).min(high).round_ties_even())
