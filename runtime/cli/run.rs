@@ -34,7 +34,7 @@ pub struct Args {
 /// What runs: a device, or the host in its place.
 enum Runner {
     Device(Box<Delegate>),
-    Host(HostDelegate),
+    Host(Box<HostDelegate>),
 }
 
 impl Runner {
@@ -43,7 +43,8 @@ impl Runner {
             Ok(gpu) => gpu,
             Err(error) if args.fallback => {
                 eprintln!("warning: running on the host, as no device can be opened: {error:#}");
-                return Ok(Runner::Host(HostDelegate::build(program, args.method.method.as_deref())?));
+                let delegate = HostDelegate::build(program, args.method.method.as_deref())?;
+                return Ok(Runner::Host(Box::new(delegate)));
             }
             Err(error) => return Err(error),
         };
