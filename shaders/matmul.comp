@@ -1,4 +1,4 @@
-//! Matrix product with tiles of `tile_m` rows and 4 columns an invocation: y = alpha a b + beta bias.
+//! Matrix product with tiles of `tile_m` rows and 4 columns an invocation: y = f(alpha a b + beta bias).
 //!
 //! Work groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns, z batches. All invocations of
 //! a group read the same rows of a. Parameters: see `lib/product.glsl`.
@@ -11,6 +11,9 @@
 //! spec 2 a_vec4 = 0
 //! spec 3 b_loads = 0
 //! spec 4 has_bias = 0
+//! spec 5 adds_y = 0
+//! spec 6 activation = 0
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 //! skip dtype=f32 out=f16

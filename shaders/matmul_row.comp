@@ -1,4 +1,4 @@
-//! Product of one row and a matrix: y = alpha a b + beta bias for m = 1.
+//! Product of one row and a matrix: y = f(alpha a b + beta bias) for m = 1.
 //!
 //! 16 invocations share a panel of 4 columns: each sums every 16th group of 4 consecutive k, and the 16 sums are
 //! added in order. That split does not depend on `local_x`, a multiple of 16, so the result does not either.
@@ -11,6 +11,9 @@
 //! spec 2 a_vec4 = 0
 //! spec 3 b_loads = 0
 //! spec 4 has_bias = 0
+//! spec 5 adds_y = 0
+//! spec 6 activation = 0
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! shared 1024
 //! needs dtype=f16 : storage_16bit

@@ -21,7 +21,7 @@ use vkdelegate::{
 fn check_weights(graph: &Graph) {
     let constness = Constness::analyse(graph).unwrap();
     for (_, node) in graph.nodes() {
-        if node.op == *"aten.linear.default" {
+        if node.op.base() == "linear" {
             constness.tensor_ref(graph, node.value_arg("weight").unwrap()).unwrap();
         }
     }

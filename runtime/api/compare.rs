@@ -86,7 +86,7 @@ pub fn compare(
         Some(name) => program.method(name)?,
         None => program.only_method()?,
     };
-    let (method, _) = report::prepare(info)?;
+    let method = report::prepare_unfused(info)?;
     let metas: Vec<InputMeta> = inputs.iter().map(InputMeta::of).collect();
     let env = plan::bind_inputs(&method, &metas)?;
     let refusals = plan::check_all(&method, &[env])?;

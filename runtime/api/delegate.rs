@@ -105,7 +105,7 @@ impl DelegateBuilder {
             None => program.only_method()?,
         };
         check_pins(method, &self.options)?;
-        let (method, mut facts) = report::prepare(method)?;
+        let (method, mut facts) = report::prepare(method, &self.options.pinned_f32)?;
         if self.options.precision == Precision::F16 && !has_half_storage(&self.gpu) {
             facts.warnings.push(
                 "the device cannot store half precision: values are rounded to it and take 32 bits"

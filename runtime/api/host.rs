@@ -40,7 +40,7 @@ impl HostDelegate {
             Some(name) => program.method(name)?,
             None => program.only_method()?,
         };
-        let (method, _) = report::prepare(info)?;
+        let method = report::prepare_unfused(info)?;
         let refusals = plan::check_all(&method, &plan::sample_envs(&method, plan::SAMPLE_CAP))?;
         if !refusals.is_empty() {
             return Err(Error::refused(refusals));

@@ -1,6 +1,6 @@
 //! What a build would make of a method, without building it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{device::Gpu, program::MethodInfo, report};
 use crate::{
@@ -38,7 +38,7 @@ impl MethodInfo<'_> {
     /// # Errors
     /// A damaged file.
     pub fn inspect(self, gpu: Option<&Gpu>, precision: Precision) -> Result<Inspection> {
-        let (method, facts) = report::prepare(self)?;
+        let (method, facts) = report::prepare(self, &HashSet::new())?;
         let options = PlanOptions {
             profile: gpu.map_or_else(DeviceProfile::minimum, |gpu| gpu.context().profile().clone()),
             precision,

@@ -1,6 +1,6 @@
 //! What was built for a delegate, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{device::Gpu, program::MethodInfo};
 use crate::{
@@ -61,12 +61,19 @@ pub(super) struct BuildFacts {
     pub warnings: Vec<String>,
 }
 
-/// Rewrites the method for the device, and keeps what a report tells of it.
-pub(super) fn prepare(method: MethodInfo<'_>) -> Result<(Method, BuildFacts)> {
-    let optimised = passes::optimise(method.ir(), &method.pass_options())?;
+/// Rewrites the method for the device, and keeps what a report tells of it. Nodes named in `pinned` stay on their own.
+pub(super) fn prepare(method: MethodInfo<'_>, pinned: &HashSet<String>) -> Result<(Method, BuildFacts)> {
+    let options = passes::Options { pinned: pinned.clone(), ..method.pass_options() };
+    let optimised = passes::optimise(method.ir(), &options)?;
     let ops = optimised.ops().clone();
     let passes::Optimised { method, decisions, fusions, warnings, .. } = optimised;
     Ok((method, BuildFacts { ops, decisions, fusions, warnings }))
+}
+
+/// The rewritten method with every node on its own, as the program has them.
+pub(super) fn prepare_unfused(method: MethodInfo<'_>) -> Result<Method> {
+    let options = passes::Options { unfused: true, ..method.pass_options() };
+    Ok(passes::optimise(method.ir(), &options)?.method)
 }
 
 pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> DelegateReport {

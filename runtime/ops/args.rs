@@ -51,6 +51,14 @@ impl<T> Args<T> {
         &self.op
     }
 
+    /// The same arguments for another op.
+    pub fn renamed(&self, op: OpName) -> Args<T>
+    where
+        T: Clone,
+    {
+        Args { op, items: self.items.clone() }
+    }
+
     /// The same arguments with every tensor mapped.
     ///
     /// # Errors

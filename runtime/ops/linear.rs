@@ -6,6 +6,7 @@
 
 use super::{
     Args, Lowering, Meta, Op, Operand, Packing, Tensor,
+    epilogue::Epilogue,
     matmul::{self, Form},
     product::{Columns, Product},
 };
@@ -57,19 +58,30 @@ impl Op for Linear {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let weight = args.tensor("weight")?.constant().map_err(|_| {
-            Error::unsupported("linear needs a constant weight; a product with run-time data stays mm")
-                .at_operand("weight")
-        })?;
-        let weight = cx.packed(weight, Packing::Panels4)?;
-        let input = cx.live(args.tensor("input")?)?;
-        let bias = args.opt_tensor("bias")?.map(|bias| cx.live(bias)).transpose()?;
-        let y = cx.output(&outs[0])?;
-        let mut product = Product::new(as_matrices(&input), Columns::Panels(weight));
-        product.bias = bias;
-        product.emit(cx, &as_matrices(&y))?;
-        Ok(vec![y])
+        Ok(vec![lower(args, &outs[0], Epilogue::NONE, cx)?])
     }
+}
+
+/// Emits a `linear` and what follows it.
+pub(super) fn lower(
+    args: &Args<Operand>,
+    out: &Meta,
+    epilogue: Epilogue,
+    cx: &mut Lowering<'_>,
+) -> Result<Tensor> {
+    let weight = args.tensor("weight")?.constant().map_err(|_| {
+        Error::unsupported("linear needs a constant weight; a product with run-time data stays mm")
+            .at_operand("weight")
+    })?;
+    let weight = cx.packed(weight, Packing::Panels4)?;
+    let input = cx.live(args.tensor("input")?)?;
+    let bias = args.opt_tensor("bias")?.map(|bias| cx.live(bias)).transpose()?;
+    let mut product = Product::new(as_matrices(&input), Columns::Panels(weight));
+    product.bias = bias;
+    let matrices = if let &[n] = out.sizes.as_slice() { vec![1, n] } else { out.sizes.clone() };
+    let y = epilogue.join(&mut product, out, &matrices, cx)?;
+    product.emit(cx, &as_matrices(&y))?;
+    Ok(y)
 }
 
 /// A vector as a matrix of one row.

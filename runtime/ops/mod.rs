@@ -52,6 +52,7 @@ mod conv;
 mod create;
 pub mod elementwise;
 mod embedding_q;
+mod epilogue;
 mod fill;
 mod index;
 mod int8pack;

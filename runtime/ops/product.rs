@@ -1,14 +1,14 @@
-//! Lowering of a matrix product `y = alpha a b + beta bias`, which `linear`, the `matmul` family, 1x1 convolution
+//! Lowering of a matrix product `y = f(alpha a b + beta bias)`, which `linear`, the `matmul` family, 1x1 convolution
 //! and attention share.
 //!
 //! Operands are batched matrices with any strides. Here their dims are merged to what kernels take (two batch
 //! dims, rows, columns), the kernel and its loads are chosen, and a product that one descriptor or one dispatch
 //! does not reach is halved until it does.
 
-use super::{Element, Lowering, Tensor, elementwise::pad, fill::fill};
+use super::{Element, Lowering, Tensor, elementwise::pad, epilogue::Activation, fill::fill};
 use crate::{
     base::{Error, Result, Scalar, shape},
-    shader::{Access, DeviceClass, Dispatch, Region, kernels},
+    shader::{Access, DeviceClass, Dispatch, OperandAccess, Region, kernels},
 };
 
 /// The matrix on the right of a product.
@@ -20,7 +20,7 @@ pub enum Columns {
     Panels(Tensor),
 }
 
-/// `alpha * a * b + beta * bias`, with sums in 32 bits.
+/// `activation(alpha * a * b + beta * bias)`, with sums in 32 bits.
 #[derive(Clone, Debug)]
 pub struct Product {
     /// Sizes `[..., m, k]`, whose leading dims broadcast to the result's.
@@ -35,12 +35,25 @@ pub struct Product {
     pub beta: f32,
     /// Stores 32-bit results as they are, though their dtype is narrower under this precision.
     pub keeps_f32: bool,
+    /// Adds to what the result's memory holds, before the activation.
+    pub adds_y: bool,
+    /// Applied before the result is stored.
+    pub activation: Activation,
 }
 
 impl Product {
     /// `a * b`.
     pub fn new(a: Tensor, b: Columns) -> Product {
-        Product { a, b, bias: None, alpha: 1.0, beta: 1.0, keeps_f32: false }
+        Product {
+            a,
+            b,
+            bias: None,
+            alpha: 1.0,
+            beta: 1.0,
+            keeps_f32: false,
+            adds_y: false,
+            activation: Activation::NONE,
+        }
     }
 
     /// The product with sums over nothing, for a factor of 0, which hides NaN as it does in PyTorch.
@@ -67,7 +80,7 @@ impl Product {
             return Ok(());
         }
         if self.a.sizes.last() == Some(&0) && self.bias.is_none() {
-            return fill(cx, y, Scalar::Float(0.0));
+            return fill(cx, y, Scalar::Float(self.activation.apply(0.0)));
         }
         if let Some(launch) = Launch::new(&self, y)? {
             return launch.emit(cx);
@@ -102,6 +115,8 @@ struct Launch {
     alpha: f32,
     beta: f32,
     keeps_f32: bool,
+    adds_y: bool,
+    activation: Activation,
 }
 
 impl Launch {
@@ -159,8 +174,9 @@ impl Launch {
             (Columns::Live(_), Some(b)) => Columns::Live(outer(&b, &[k, n])),
             (Columns::Live(b), None) => Columns::Live(b.clone()),
         };
-        let Product { alpha, beta, keeps_f32, .. } = *product;
-        Ok(Some(Launch { a, b, bias, y, alpha, beta, keeps_f32 }.with_columns()))
+        let Product { alpha, beta, keeps_f32, adds_y, activation, .. } = *product;
+        let launch = Launch { a, b, bias, y, alpha, beta, keeps_f32, adds_y, activation };
+        Ok(Some(launch.with_columns()))
     }
 
     /// A single column becomes a single row, which many invocations share: `(a b)^T = b^T a^T`.
@@ -314,6 +330,14 @@ impl Launch {
         Ok(())
     }
 
+    /// Kernels read y only where they add to it.
+    fn with_access(&self, mut dispatch: Dispatch) -> Dispatch {
+        if let Some(y) = dispatch.operands.last_mut().filter(|_| !self.adds_y) {
+            y.access = OperandAccess::Write;
+        }
+        dispatch
+    }
+
     fn round_mode(&self, cx: &Lowering<'_>) -> u32 {
         if self.keeps_f32 { 0 } else { cx.round_mode(self.y.dtype, self.y.element) }
     }
@@ -332,6 +356,11 @@ impl Launch {
             a_vec4: u32::from(self.a_vec4()),
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
+            adds_y: u32::from(self.adds_y),
+            activation: self
+                .activation
+                .in_matmul()
+                .ok_or_else(|| Error::internal("an activation without a kernel"))?,
             ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();
@@ -342,6 +371,8 @@ impl Launch {
             batch_1: self.y.sizes[1] as u32,
             alpha: self.alpha,
             beta: self.beta,
+            act_a: self.activation.a,
+            act_b: self.activation.b,
             a_strides: pad(&self.a.strides, 0)?,
             b_strides: self.b_strides()?,
             bias_strides: self.bias_strides()?,
@@ -350,7 +381,8 @@ impl Launch {
         let panels_a_group = 4 * spec.local_x.max(1) as usize;
         let groups = [self.rows().div_ceil(tile), self.columns().div_ceil(panels_a_group), self.batches()];
         let groups = groups.map(|groups| groups as u32);
-        Ok(dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label()))
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
+        Ok(self.with_access(dispatch))
     }
 
     fn row_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
@@ -366,6 +398,11 @@ impl Launch {
             a_vec4: u32::from(self.a_vec4()),
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
+            adds_y: u32::from(self.adds_y),
+            activation: self
+                .activation
+                .in_matmul_row()
+                .ok_or_else(|| Error::internal("an activation without a kernel"))?,
             ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();
@@ -376,6 +413,8 @@ impl Launch {
             batch_1: self.y.sizes[1] as u32,
             alpha: self.alpha,
             beta: self.beta,
+            act_a: self.activation.a,
+            act_b: self.activation.b,
             a_strides: pad(&self.a.strides, 0)?,
             b_strides: self.b_strides()?,
             bias_strides: self.bias_strides()?,
@@ -383,7 +422,8 @@ impl Launch {
         };
         let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / SPLIT)?;
         let groups = [x, y_groups, self.batches() as u32];
-        Ok(dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label()))
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
+        Ok(self.with_access(dispatch))
     }
 }
 
@@ -412,95 +452,4 @@ fn vectors_along(tensor: &Tensor, dim: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        base::DType,
-        ops::Precision,
-        shader::{DeviceProfile, StorageId},
-    };
-
-    fn tensor(id: u32, sizes: &[usize]) -> Tensor {
-        Tensor {
-            storage: StorageId(id),
-            dtype: DType::F32,
-            element: Element::F32,
-            sizes: sizes.to_vec(),
-            strides: shape::contiguous_strides(sizes),
-            offset_elems: 0,
-        }
-    }
-
-    /// The dispatches of `[m, k]` times a packed weight of `[n, k]`, as (operand regions, groups).
-    fn linear(profile: &DeviceProfile, m: usize, k: usize, n: usize) -> Vec<(Vec<Region>, [u32; 3])> {
-        let mut cx = Lowering::new(profile, Precision::F32);
-        let product = Product::new(tensor(0, &[m, k]), Columns::Panels(tensor(1, &[n, k])));
-        product.emit(&mut cx, &tensor(2, &[m, n])).unwrap();
-        let dispatches = cx.finish().dispatches.into_iter();
-        dispatches.map(|d| (d.operands.iter().map(|operand| operand.region).collect(), d.groups)).collect()
-    }
-
-    #[test]
-    fn a_row_of_millions_of_columns_stays_within_group_limits() {
-        for n in [270_336, 2_703_360] {
-            for (_, groups) in linear(&DeviceProfile::minimum(), 1, 64, n) {
-                assert!(groups.iter().all(|&count| (1..=65535).contains(&count)), "{groups:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_weight_beyond_a_descriptor_is_bound_in_pieces_that_join() {
-        let profile = DeviceProfile::minimum();
-        let (k, n) = (260, 151_936);
-        for m in [1, 3] {
-            let launches = linear(&profile, m, k, n);
-            assert!(launches.len() > 1);
-            let mut next = 0;
-            for (regions, _) in &launches {
-                assert_eq!(regions[1].offset_bytes, next);
-                assert!(regions[1].len_bytes <= profile.max_storage_buffer_range_bytes);
-                next += regions[1].len_bytes;
-            }
-            assert_eq!(next, (n * k * 4) as u64);
-        }
-    }
-
-    #[test]
-    fn few_work_groups_a_launch_split_rows_and_columns() {
-        let profile = DeviceProfile { max_groups: [7; 3], ..DeviceProfile::minimum() };
-        let launches = linear(&profile, 500, 8, 2000);
-        assert!(launches.iter().all(|(_, groups)| groups.iter().all(|&count| count <= 7)));
-        let first_elems: std::collections::BTreeSet<u64> =
-            launches.iter().map(|(regions, _)| regions[3].offset_bytes).collect();
-        assert_eq!(first_elems.len(), launches.len());
-    }
-
-    #[test]
-    fn batches_join_the_rows_of_a_shared_matrix() {
-        let y = tensor(2, &[2, 5, 3, 8]);
-        let product = Product::new(tensor(0, &[2, 5, 3, 4]), Columns::Live(tensor(1, &[4, 8])));
-        let launch = Launch::new(&product, &y).unwrap().unwrap();
-        assert_eq!((launch.batches(), launch.rows(), launch.columns(), launch.depth()), (1, 30, 8, 4));
-        assert!(launch.a_vec4());
-        assert_eq!(launch.b_loads(), 1);
-    }
-
-    #[test]
-    fn one_column_becomes_one_row() {
-        let y = tensor(2, &[6, 1]);
-        let product = Product::new(tensor(0, &[6, 4]), Columns::Live(tensor(1, &[4, 1])));
-        let launch = Launch::new(&product, &y).unwrap().unwrap();
-        assert_eq!((launch.rows(), launch.columns()), (1, 6));
-        assert_eq!(launch.b_loads(), 2);
-    }
-
-    #[test]
-    fn vectors_need_alignment() {
-        let misaligned = Tensor { offset_elems: 2, ..tensor(0, &[3, 8]) };
-        assert!(!vectors_along(&misaligned, 1));
-        assert!(!vectors_along(&tensor(0, &[3, 6]), 1));
-        assert!(vectors_along(&tensor(0, &[1, 6]), 1));
-        assert!(vectors_along(&transposed(&tensor(0, &[3, 8])), 0));
-    }
-}
+mod tests;

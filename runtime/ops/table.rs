@@ -1,9 +1,9 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, embedding_q, index,
-    int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize, rearrange, reduce, resize,
-    scan, softmax, sort, ternary, triangle, unary, view,
+    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, embedding_q,
+    epilogue, index, int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize, rearrange,
+    reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -22,6 +22,7 @@ pub static OPS: &[&dyn Op] = &[
     &create::Create,
     &embedding_q::EmbeddingQ,
     &embedding_q::PackedEmbedding,
+    &epilogue::Fused,
     &index::IndexRead,
     &index::IndexWrite,
     &index::MaskedScatter,

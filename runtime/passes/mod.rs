@@ -5,6 +5,7 @@
 
 mod dead_code;
 mod decision;
+mod epilogue;
 mod evaluate;
 mod fold;
 mod functionalise;
@@ -18,7 +19,7 @@ pub use decision::{Decision, Fusion};
 pub use evaluate::FoldLimits;
 pub use quantised::Int4PackLayout;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     base::Result,
@@ -33,6 +34,10 @@ pub struct Options {
     pub fold: FoldLimits,
     /// How weights lie that were packed in 4 bits before the export; such a program is refused when this is `None`.
     pub int4pack_layout: Option<Int4PackLayout>,
+    /// Leaves each node of the rewritten program on its own: no epilogues.
+    pub unfused: bool,
+    /// Names of nodes that must stay on their own.
+    pub pinned: HashSet<String>,
 }
 
 /// A method after all passes, with what they did.
@@ -50,8 +55,8 @@ pub struct Optimised {
 }
 
 impl Optimised {
-    /// How many nodes there are of each op after linear rewrite, constant folding and dead code, by base name (`add`
-    /// of `aten.add.Tensor`). Arithmetic on host scalars is not counted.
+    /// How many nodes there are of each op after linear rewrite, constant folding and dead code, before epilogues, by
+    /// base name (`add` of `aten.add.Tensor`). Arithmetic on host scalars is not counted.
     pub fn ops(&self) -> &BTreeMap<String, usize> {
         &self.ops
     }
@@ -92,7 +97,12 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     dead_code::run(graph);
     checked(graph, "live weights")?;
     let ops = histogram(graph);
-    let fusions = quantised.fusions.into_iter().chain(lookups.fusions).collect();
+    let mut fusions: Vec<Fusion> = quantised.fusions.into_iter().chain(lookups.fusions).collect();
+    if !options.unfused {
+        fusions.extend(epilogue::run(graph, &options.pinned)?);
+        dead_code::run(graph);
+        checked(graph, "epilogues")?;
+    }
     Ok(Optimised { method, decisions, fusions, warnings, ops })
 }
 

@@ -133,7 +133,7 @@ impl<'a> Planner<'a> {
 
     /// Tells the lowering which constants are weights of a linear, before any node asks for another packing.
     fn expect_panels(&mut self) {
-        for (_, node) in self.graph.nodes().filter(|(_, node)| node.op == "aten.linear.default") {
+        for (_, node) in self.graph.nodes().filter(|(_, node)| node.op.base() == "linear") {
             let weight = node.value_arg("weight").and_then(|weight| self.values.get(&weight));
             if let Some(Resolved::Tensor(Operand::Constant(constant))) = weight {
                 self.cx.expect_panels(constant);

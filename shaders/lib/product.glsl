@@ -1,5 +1,5 @@
-// What the kernels of a matrix product y = alpha a b + beta bias share: operands, parameters and loads. All
-// sums are in f32.
+// What the kernels of a matrix product y = f(alpha a b + beta bias) share: operands, parameters and loads. All
+// sums are in f32. With `adds_y`, what y held is added before f.
 //
 // Operands are batched matrices of any strides, in elements: `*_strides` hold those of batch dim 0, batch dim 1,
 // and the matrix. Columns of b come in panels of 4. `b_loads` says how: 0 by element; 1 as vectors along the
@@ -13,14 +13,16 @@
 READS(0, a, T)
 READS(1, b, T)
 READS(2, bias, T)
-WRITES(3, y, Y)
+UPDATES(3, y, Y)
 PUSH(BASE(a) BASE(b) BASE(bias) BASE(y)
-    uint m; uint n; uint k; uint batch_1; float alpha; float beta;
+    uint m; uint n; uint k; uint batch_1; float alpha; float beta; float act_a; float act_b;
     uint a_strides[4];    // batch 0, batch 1, row, k
     uint b_strides[4];    // batch 0, batch 1, k, column or panel
     uint bias_strides[4]; // batch 0, batch 1, row, column
     uint y_strides[3];    // batch 0, batch 1, row
 )
+
+#include "lib/epilogue.glsl"
 
 const uint B_ELEMENTS = 0u;
 const uint B_ALONG_COLUMNS = 1u;
@@ -59,7 +61,7 @@ vec4 load_a4(uint at) {
     return vec4(LOADF(a, at), LOADF(a, at + step), LOADF(a, at + 2u * step), LOADF(a, at + 3u * step));
 }
 
-// Scales a sum, adds the bias and stores, unless the column is past the end.
+// Scales a sum, adds the bias and what y held, applies the activation and stores, unless the column is past the end.
 void finish(uint row, uint column, float sum) {
     if (column >= n) return;
     float value = alpha * sum;
@@ -67,8 +69,9 @@ void finish(uint row, uint column, float sum) {
         uint at = batch_0_index() * bias_strides[0] + batch_1_index() * bias_strides[1];
         value += beta * LOADF(bias, at + row * bias_strides[2] + column * bias_strides[3]);
     }
-    uint at = batch_0_index() * y_strides[0] + batch_1_index() * y_strides[1];
-    STOREF(y, at + row * y_strides[2] + column, value);
+    uint at = batch_0_index() * y_strides[0] + batch_1_index() * y_strides[1] + row * y_strides[2] + column;
+    if (adds_y != 0u) value += LOADF(y, at);
+    STOREF(y, at, activate(value));
 }
 
 #endif

@@ -19,6 +19,7 @@ pub use eval::{add_bias, product};
 
 use super::{
     Args, Lowering, Meta, Op, Operand, Tensor,
+    epilogue::Epilogue,
     product::{Columns, Product},
 };
 use crate::base::{DType, Error, HostTensor, Result, shape};
@@ -187,33 +188,45 @@ impl Op for Matmul {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let member = Member::of(args.op().as_str());
-        let a = cx.live(args.tensor(member.a)?)?;
-        let b = cx.live(args.tensor(member.b)?)?;
-        let form = Form::new(&a.sizes, &b.sizes)?;
-        let a = with_batch(&a, true);
-        let b = with_batch(&b, false);
-        let y = cx.output(&outs[0])?;
-        let matrices = y.restrided(form.matrices(), shape::contiguous_strides(&form.matrices()), 0);
-        if y.dtype.is_int() {
-            integer::emit(cx, &form, &a, &b, &matrices)?;
-            return Ok(vec![y]);
-        }
-        let mut product = Product::new(a, Columns::Live(b));
-        if member.has_bias {
-            product.alpha = args.float_or("alpha", 1.0)? as f32;
-            product.beta = args.float_or("beta", 1.0)? as f32;
-            // A factor of 0 hides NaN, as it does in PyTorch.
-            if product.beta != 0.0 {
-                product.bias = Some(cx.live(args.tensor("self")?)?);
-            }
-            if product.alpha == 0.0 {
-                product = product.without_terms();
-            }
-        }
-        product.emit(cx, &matrices)?;
-        Ok(vec![y])
+        Ok(vec![lower(args, &outs[0], Epilogue::NONE, cx)?])
     }
+}
+
+/// Emits a product and what follows it; nothing follows a product of integers.
+pub(super) fn lower(
+    args: &Args<Operand>,
+    out: &Meta,
+    epilogue: Epilogue,
+    cx: &mut Lowering<'_>,
+) -> Result<Tensor> {
+    let member = Member::of(args.op().as_str());
+    let a = cx.live(args.tensor(member.a)?)?;
+    let b = cx.live(args.tensor(member.b)?)?;
+    let form = Form::new(&a.sizes, &b.sizes)?;
+    let a = with_batch(&a, true);
+    let b = with_batch(&b, false);
+    let matrices = form.matrices();
+    let as_matrices = |y: &Tensor| y.restrided(matrices.clone(), shape::contiguous_strides(&matrices), 0);
+    if out.dtype.is_int() {
+        let y = cx.output(out)?;
+        integer::emit(cx, &form, &a, &b, &as_matrices(&y))?;
+        return Ok(y);
+    }
+    let mut product = Product::new(a, Columns::Live(b));
+    if member.has_bias {
+        product.alpha = args.float_or("alpha", 1.0)? as f32;
+        product.beta = args.float_or("beta", 1.0)? as f32;
+        // A factor of 0 hides NaN, as it does in PyTorch.
+        if product.beta != 0.0 {
+            product.bias = Some(cx.live(args.tensor("self")?)?);
+        }
+        if product.alpha == 0.0 {
+            product = product.without_terms();
+        }
+    }
+    let y = epilogue.join(&mut product, out, &matrices, cx)?;
+    product.emit(cx, &as_matrices(&y))?;
+    Ok(y)
 }
 
 fn check_bias(bias: &Meta, dtype: DType, form: &Form) -> Result<()> {

@@ -160,7 +160,7 @@ fn bounds<T>(args: &Args<T>) -> Result<(Option<Scalar>, Option<Scalar>)> {
 }
 
 /// The function of floats; `None` when there is none.
-fn float_function<T>(args: &Args<T>, dtype: DType) -> Result<Option<FloatFunction>> {
+pub(super) fn float_function<T>(args: &Args<T>, dtype: DType) -> Result<Option<FloatFunction>> {
     use unary::Op;
     // Kernels take float32 numbers, and PyTorch computes with those too.
     let round = |v: f64| f64::from(v as f32);

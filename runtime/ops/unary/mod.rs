@@ -81,6 +81,20 @@ impl Op for Unary {
     }
 }
 
+/// The function of float32 that `args` call, with its first two numbers; `None` when there is none.
+///
+/// # Errors
+/// A mode that is not known.
+pub(super) fn float_function<T>(args: &Args<T>) -> Result<Option<(unary::Op, f64, f64)>> {
+    let function = call::float_function(args, DType::F32)?;
+    Ok(function.map(|FloatFunction { op, a, b, .. }| (op, a, b)))
+}
+
+/// A function of a float with two numbers, on the host.
+pub(super) fn eval_float(op: unary::Op, a: f64, b: f64, v: f64) -> f64 {
+    eval::of_float(&FloatFunction { op, a, b, c: 0.0 }, v)
+}
+
 fn float_dtype(dtype: DType) -> DType {
     if dtype.is_float() { dtype } else { DType::F32 }
 }

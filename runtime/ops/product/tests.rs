@@ -1,0 +1,92 @@
+//! Launches of products on small devices, and how dims merge.
+
+use super::*;
+use crate::{
+    base::DType,
+    ops::Precision,
+    shader::{DeviceProfile, StorageId},
+};
+
+fn tensor(id: u32, sizes: &[usize]) -> Tensor {
+    Tensor {
+        storage: StorageId(id),
+        dtype: DType::F32,
+        element: Element::F32,
+        sizes: sizes.to_vec(),
+        strides: shape::contiguous_strides(sizes),
+        offset_elems: 0,
+    }
+}
+
+/// The dispatches of `[m, k]` times a packed weight of `[n, k]`, as (operand regions, groups).
+fn linear(profile: &DeviceProfile, m: usize, k: usize, n: usize) -> Vec<(Vec<Region>, [u32; 3])> {
+    let mut cx = Lowering::new(profile, Precision::F32);
+    let product = Product::new(tensor(0, &[m, k]), Columns::Panels(tensor(1, &[n, k])));
+    product.emit(&mut cx, &tensor(2, &[m, n])).unwrap();
+    let dispatches = cx.finish().dispatches.into_iter();
+    dispatches.map(|d| (d.operands.iter().map(|operand| operand.region).collect(), d.groups)).collect()
+}
+
+#[test]
+fn a_row_of_millions_of_columns_stays_within_group_limits() {
+    for n in [270_336, 2_703_360] {
+        for (_, groups) in linear(&DeviceProfile::minimum(), 1, 64, n) {
+            assert!(groups.iter().all(|&count| (1..=65535).contains(&count)), "{groups:?}");
+        }
+    }
+}
+
+#[test]
+fn a_weight_beyond_a_descriptor_is_bound_in_pieces_that_join() {
+    let profile = DeviceProfile::minimum();
+    let (k, n) = (260, 151_936);
+    for m in [1, 3] {
+        let launches = linear(&profile, m, k, n);
+        assert!(launches.len() > 1);
+        let mut next = 0;
+        for (regions, _) in &launches {
+            assert_eq!(regions[1].offset_bytes, next);
+            assert!(regions[1].len_bytes <= profile.max_storage_buffer_range_bytes);
+            next += regions[1].len_bytes;
+        }
+        assert_eq!(next, (n * k * 4) as u64);
+    }
+}
+
+#[test]
+fn few_work_groups_a_launch_split_rows_and_columns() {
+    let profile = DeviceProfile { max_groups: [7; 3], ..DeviceProfile::minimum() };
+    let launches = linear(&profile, 500, 8, 2000);
+    assert!(launches.iter().all(|(_, groups)| groups.iter().all(|&count| count <= 7)));
+    let first_elems: std::collections::BTreeSet<u64> =
+        launches.iter().map(|(regions, _)| regions[3].offset_bytes).collect();
+    assert_eq!(first_elems.len(), launches.len());
+}
+
+#[test]
+fn batches_join_the_rows_of_a_shared_matrix() {
+    let y = tensor(2, &[2, 5, 3, 8]);
+    let product = Product::new(tensor(0, &[2, 5, 3, 4]), Columns::Live(tensor(1, &[4, 8])));
+    let launch = Launch::new(&product, &y).unwrap().unwrap();
+    assert_eq!((launch.batches(), launch.rows(), launch.columns(), launch.depth()), (1, 30, 8, 4));
+    assert!(launch.a_vec4());
+    assert_eq!(launch.b_loads(), 1);
+}
+
+#[test]
+fn one_column_becomes_one_row() {
+    let y = tensor(2, &[6, 1]);
+    let product = Product::new(tensor(0, &[6, 4]), Columns::Live(tensor(1, &[4, 1])));
+    let launch = Launch::new(&product, &y).unwrap().unwrap();
+    assert_eq!((launch.rows(), launch.columns()), (1, 6));
+    assert_eq!(launch.b_loads(), 2);
+}
+
+#[test]
+fn vectors_need_alignment() {
+    let misaligned = Tensor { offset_elems: 2, ..tensor(0, &[3, 8]) };
+    assert!(!vectors_along(&misaligned, 1));
+    assert!(!vectors_along(&tensor(0, &[3, 6]), 1));
+    assert!(vectors_along(&tensor(0, &[1, 6]), 1));
+    assert!(vectors_along(&transposed(&tensor(0, &[3, 8])), 0));
+}

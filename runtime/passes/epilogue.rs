@@ -1,0 +1,216 @@
+//! Epilogues: what follows a matrix product element by element becomes part of it, so that one dispatch takes the place
+//! of two or three.
+//!
+//! | program | becomes |
+//! |---|---|
+//! | `act(product)` | `vkdelegate.linear(..., activation="act")`, and so `mm` and `addmm` |
+//! | `product + residual`, of the same sizes and dtype, `alpha = 1` | `vkdelegate.linear(..., residual=...)` |
+//! | `act(product + residual)` | both |
+//!
+//! `act` is `relu`, `relu6`, `clamp`, `hardtanh`, `gelu` (both forms), `silu`, `sigmoid`, `tanh`, `hardswish`,
+//! `hardsigmoid`, `leaky_relu`, or `mul` by a number. Views between that split the rows of the product come after the
+//! group instead. Nothing is fused where others read what comes between, where it
+//! is an output, or where a node of the group is pinned. In half precision what comes between is not rounded.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Fusion;
+use crate::{
+    base::Result,
+    ir::{Arg, Effect, Graph, Node, NodeId, Patch, Type, ValueId, effect_of},
+};
+
+/// Runs the pass.
+///
+/// # Errors
+/// A graph that breaks the rules of the IR.
+pub(super) fn run(graph: &mut Graph, pinned: &HashSet<String>) -> Result<Vec<Fusion>> {
+    let changes = |(_, node): (NodeId, &Node)| matches!(effect_of(node), Effect::Write | Effect::Opaque);
+    // A product moves behind what stands between it and the end of its group.
+    if graph.nodes().any(changes) {
+        return Ok(Vec::new());
+    }
+    let readers = Readers::of(graph);
+    let mut groups: Vec<Group> = graph
+        .nodes()
+        .filter_map(|(id, _)| readers.group(graph, id))
+        .filter(|group| group.is_free(pinned))
+        .collect();
+    // Of two products that are added, the first takes the other as its residual.
+    let mut taken = HashSet::new();
+    groups.retain(|group| taken.insert(group.last));
+    groups.into_iter().map(|group| group.apply(graph)).collect()
+}
+
+struct Readers {
+    counts: HashMap<ValueId, usize>,
+    reader: HashMap<ValueId, NodeId>,
+}
+
+/// A group before the graph is changed.
+struct Group {
+    product: NodeId,
+    /// The sizes of the result in place of the product's, as the last view between has them.
+    view: Option<Arg>,
+    residual: Option<ValueId>,
+    activation: Option<(String, Vec<(String, Arg)>)>,
+    /// The node that becomes the group, or the view that follows it; the others are left to dead code.
+    last: NodeId,
+    /// Names of the nodes that become one.
+    nodes: Vec<String>,
+}
+
+impl Readers {
+    fn of(graph: &Graph) -> Readers {
+        let mut reader = HashMap::new();
+        for (id, node) in graph.nodes() {
+            node.for_each_operand(|value| {
+                reader.insert(value, id);
+            });
+        }
+        Readers { counts: graph.use_counts(), reader }
+    }
+
+    /// The node that alone reads `value`, which is no output, and its only result.
+    fn sole<'a>(&self, graph: &'a Graph, value: ValueId) -> Option<(NodeId, &'a Node, ValueId)> {
+        let reader = self.reader.get(&value).filter(|_| self.counts.get(&value) == Some(&1))?;
+        let node = graph.node(*reader).ok()?;
+        let &[output] = node.outputs.as_slice() else { return None };
+        Some((*reader, node, output))
+    }
+
+    /// The group that begins with the product `id`.
+    fn group(&self, graph: &Graph, id: NodeId) -> Option<Group> {
+        let product = graph.node(id).ok()?;
+        let is_product =
+            matches!(product.op.as_str(), "aten.linear.default" | "aten.mm.default" | "aten.addmm.default");
+        let result =
+            product.outputs.first().copied().filter(|&value| is_product && is_float(graph, value))?;
+        let nodes = vec![product.name.clone()];
+        let mut group = Group { product: id, view: None, residual: None, activation: None, last: id, nodes };
+        let (mut value, mut view) = (result, None);
+        while let Some((reader, node, output)) =
+            self.sole(graph, value).filter(|_| group.activation.is_none())
+        {
+            if let Some(sizes) = viewed(graph, node, [result, output]) {
+                (value, view) = (output, Some(sizes));
+                continue;
+            }
+            if !same_type(graph, value, output) {
+                break;
+            }
+            match (residual(graph, node, value), activation(node, value)) {
+                (Some(residual), _) if group.residual.is_none() => group.residual = Some(residual),
+                (_, Some(activation)) => group.activation = Some(activation),
+                _ => break,
+            }
+            (group.last, group.view) = (reader, view.clone());
+            group.nodes.push(node.name.clone());
+            value = output;
+        }
+        Some(group)
+    }
+}
+
+impl Group {
+    /// Whether there is something to fuse, and nothing of it has to stay on its own.
+    fn is_free(&self, pinned: &HashSet<String>) -> bool {
+        self.nodes.len() > 1 && !self.nodes.iter().any(|node| pinned.contains(node))
+    }
+
+    fn apply(self, graph: &mut Graph) -> Result<Fusion> {
+        let Group { product, view, residual, activation, last, nodes } = self;
+        let mut patch = Patch::new(graph);
+        let (product, name) = (graph.node(product)?, graph.node(last)?.name.clone());
+        let (mut kind, mut args) = (product.op.base().to_string(), product.args.clone());
+        let target = format!("vkdelegate.{kind}.default");
+        let result = product
+            .outputs
+            .first()
+            .copied()
+            .map_or(Ok(Type::None), |value| graph.value(value).map(|data| data.ty.clone()))?;
+        if let Some(mut residual) = residual {
+            if view.is_some() {
+                let rows = [("start_dim", Arg::Int(0)), ("end_dim", Arg::Int(-2))];
+                let flat = [("self", Arg::Value(residual))].into_iter().chain(rows).collect();
+                residual =
+                    patch.node(&format!("{name}_rows"), "aten.flatten.using_ints", flat, result.clone());
+            }
+            args.push(("residual".to_string(), Arg::Value(residual)));
+            kind += "_add";
+        }
+        if let Some((function, numbers)) = activation {
+            kind = format!("{kind}_{function}");
+            args.push(("activation".to_string(), Arg::Str(function)));
+            args.extend(numbers);
+        }
+        let args = args.iter().map(|(name, arg)| (name.as_str(), arg.clone())).collect();
+        match view {
+            None => patch.becomes(&target, args),
+            Some(sizes) => {
+                let product = patch.node(&format!("{name}_product"), &target, args, result);
+                patch.becomes("aten.view.default", vec![("self", Arg::Value(product)), ("size", sizes)]);
+            }
+        }
+        patch.apply(graph, last)?;
+        Ok(Fusion { kind, nodes })
+    }
+}
+
+/// The sizes that a view gives to a product `from`, a matrix, when its columns stay columns.
+fn viewed(graph: &Graph, node: &Node, [from, to]: [ValueId; 2]) -> Option<Arg> {
+    let is_view = matches!(
+        node.op.as_str(),
+        "aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default"
+    );
+    let sizes = |value| graph.value(value).ok()?.ty.as_tensor().map(|ty| ty.sizes.as_slice());
+    let (from, to) = (sizes(from)?, sizes(to)?);
+    let keeps_columns = from.len() == 2 && to.len() >= 2 && from.last() == to.last();
+    let size = node.arg("size").or_else(|| node.arg("shape"));
+    size.filter(|_| is_view && keeps_columns).cloned()
+}
+
+fn is_float(graph: &Graph, value: ValueId) -> bool {
+    matches!(graph.value(value).map(|data| &data.ty), Ok(Type::Tensor(ty)) if ty.dtype.is_float())
+}
+
+fn same_type(graph: &Graph, a: ValueId, b: ValueId) -> bool {
+    matches!((graph.value(a), graph.value(b)), (Ok(a), Ok(b)) if a.ty == b.ty)
+}
+
+/// What `node` adds to `value`, where that has the same sizes and dtype.
+fn residual(graph: &Graph, node: &Node, value: ValueId) -> Option<ValueId> {
+    let is_one = |alpha: &Arg| matches!(alpha, Arg::Int(1) | Arg::None) || *alpha == Arg::Float(1.0);
+    if node.op.as_str() != "aten.add.Tensor" || !node.arg("alpha").is_none_or(is_one) {
+        return None;
+    }
+    let (left, right) = (node.value_arg("self")?, node.value_arg("other")?);
+    let residual = if left == value { right } else { left };
+    same_type(graph, residual, value).then_some(residual)
+}
+
+/// The function that `node` is of `value`, with its numbers; `None` where no product has it.
+fn activation(node: &Node, value: ValueId) -> Option<(String, Vec<(String, Arg)>)> {
+    let is_number = |arg: &Arg| matches!(arg, Arg::Int(_) | Arg::Float(_));
+    let name = match node.op.as_str() {
+        "aten.mul.Tensor" | "aten.mul.Scalar" if node.arg("other").is_some_and(is_number) => "mul",
+        "aten.relu.default" => "relu",
+        "aten.relu6.default" => "relu6",
+        "aten.clamp.default" => "clamp",
+        "aten.clamp_min.default" => "clamp_min",
+        "aten.clamp_max.default" => "clamp_max",
+        "aten.hardtanh.default" => "hardtanh",
+        "aten.gelu.default" => "gelu",
+        "aten.silu.default" => "silu",
+        "aten.sigmoid.default" => "sigmoid",
+        "aten.tanh.default" => "tanh",
+        "aten.hardswish.default" => "hardswish",
+        "aten.hardsigmoid.default" => "hardsigmoid",
+        "aten.leaky_relu.default" => "leaky_relu",
+        _ => return None,
+    };
+    let mut numbers = node.args.clone();
+    numbers.retain(|(_, arg)| *arg != Arg::Value(value));
+    let known = numbers.iter().all(|(_, arg)| is_number(arg) || matches!(arg, Arg::Str(_) | Arg::None));
+    known.then(|| (name.to_string(), numbers))
+}
