@@ -9,7 +9,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ssbo test-swiftshader random-long mutants lint shaders shaders-check adreno android-check minilm
+.PHONY: help demo test test-ssbo test-swiftshader random-long mutants lint shaders shaders-check adreno adreno-report android-check minilm
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 26
@@ -61,8 +61,11 @@ shaders-check: ## lint the shader compiler, compile all shaders, and compare the
 	@SHADERC_LIB_DIR=$$(scripts/shaderc.sh) $(CARGO) clippy --quiet -p make-shaders --features compile-shaders -- -D warnings
 	@$(MAKE) --no-print-directory shaders ARGS=--check
 
-adreno: ## compile every shader that a phone can pick for Adreno; fails on spills, and on packed dot products without their instruction
+adreno: ## compile every shader that a phone can pick for Adreno; fails on spills, packed dot products without their instruction, and regressions from benches/adreno.json
 	@scripts/adreno_gate.sh $(ARGS)
+
+adreno-report: ## print what Mesa's Adreno compiler makes of the shaders that a phone picks, and write benches/adreno.{json,md}
+	@scripts/adreno_gate.sh --report
 
 android-check: ## type-check the library for 64-bit Android; needs no NDK
 	@scripts/setup.sh build

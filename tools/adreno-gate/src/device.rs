@@ -16,11 +16,23 @@ use crate::spirv::Module;
 const BINDINGS: u32 = 4;
 const PUSH_CONSTANT_BYTES: u32 = 128;
 
+/// Statistics without which the tables would be wrong in silence.
+const REQUIRED: [&str; 6] = [
+    "STP Count",
+    "LDP Count",
+    "Instruction Count",
+    "Registers used",
+    "Half-registers used",
+    "Max Waves Per Core",
+];
+
 /// What the compiler says of one pipeline.
 pub struct Compiled {
     statistics: BTreeMap<String, u64>,
     /// Instructions that multiply packed bytes; counted for modules that ask for such products.
     pub packed_dots: usize,
+    /// The loop that multiplies and adds most; looked for where asked.
+    pub hot_loop: Option<isa::Loop>,
     /// Invocations in one wave.
     pub subgroup_size: u32,
 }
@@ -34,6 +46,11 @@ impl Compiled {
     /// Loads and stores of private memory, which exist only where registers ran out.
     pub fn spills(&self) -> u64 {
         self.stat("STP Count") + self.stat("LDP Count")
+    }
+
+    /// Invocations in flight on one core.
+    pub fn threads(&self) -> u64 {
+        self.stat("Max Waves Per Core") * u64::from(self.subgroup_size)
     }
 }
 
@@ -114,6 +131,11 @@ impl Compiler {
         &self.device_name
     }
 
+    /// Whether the planner takes packed dot products here.
+    pub fn has_packed_dot(&self) -> bool {
+        self.packed_dot
+    }
+
     /// The driver and its version.
     pub fn driver(&self) -> &str {
         &self.driver
@@ -138,8 +160,8 @@ impl Compiler {
         })
     }
 
-    /// Compiles one module with the given spec constants.
-    pub fn compile(&self, module: &Module, spec: &[(u32, u32)]) -> Result<Compiled> {
+    /// Compiles one module with the given spec constants, and looks for its hot loop if asked.
+    pub fn compile(&self, module: &Module, spec: &[(u32, u32)], wants_loop: bool) -> Result<Compiled> {
         let info = vk::ShaderModuleCreateInfo::default().code(&module.words);
         // SAFETY: the words are a SPIR-V module that the caller vouches for, as `make shaders` validated it.
         let shader = unsafe { self.device.create_shader_module(&info, None) }.context("module rejected")?;
@@ -147,7 +169,7 @@ impl Compiler {
         // SAFETY: the pipeline is made, so nothing uses the module any more.
         unsafe { self.device.destroy_shader_module(shader, None) };
         let pipeline = pipeline?;
-        let compiled = self.describe(pipeline, module);
+        let compiled = self.describe(pipeline, module, wants_loop);
         // SAFETY: the pipeline was never bound.
         unsafe { self.device.destroy_pipeline(pipeline, None) };
         compiled
@@ -180,7 +202,7 @@ impl Compiler {
         pipelines.first().copied().context("no pipeline was made")
     }
 
-    fn describe(&self, pipeline: vk::Pipeline, module: &Module) -> Result<Compiled> {
+    fn describe(&self, pipeline: vk::Pipeline, module: &Module, wants_loop: bool) -> Result<Compiled> {
         let info = vk::PipelineInfoKHR::default().pipeline(pipeline);
         // SAFETY: `pipeline` is alive, and its statistics were asked for at creation.
         let executables = unsafe { self.executables.get_pipeline_executable_properties(&info) }?;
@@ -196,15 +218,17 @@ impl Compiler {
                 statistics.insert(name, unsafe { statistic.value.u64 });
             }
         }
-        // A renamed statistic would read as 0 spills.
-        for name in ["STP Count", "LDP Count", "Instruction Count"] {
+        // A renamed statistic would read as 0.
+        for name in REQUIRED {
             if !statistics.contains_key(name) {
                 bail!("this driver gives no '{name}', only {:?}", statistics.keys());
             }
         }
-        let packed_dots =
-            if module.asks_for_packed_dots() { isa::packed_dots(&self.assembly(pipeline)?) } else { 0 };
-        Ok(Compiled { statistics, packed_dots, subgroup_size })
+        let asks_for_dots = module.asks_for_packed_dots();
+        let assembly = if asks_for_dots || wants_loop { self.assembly(pipeline)? } else { String::new() };
+        let packed_dots = if asks_for_dots { isa::packed_dots(&assembly) } else { 0 };
+        let hot_loop = if wants_loop { isa::hot_loop(&assembly) } else { None };
+        Ok(Compiled { statistics, packed_dots, hot_loop, subgroup_size })
     }
 
     /// The assembly of the pipeline's only executable.

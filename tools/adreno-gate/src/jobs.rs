@@ -1,55 +1,68 @@
 //! What to compile: every variant of the library's kernels, or SPIR-V files.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use vkdelegate::shader::{KernelRef, Template, TemplateId, kernels, spirv};
 
+use crate::picks::{self, Spec};
 use crate::spirv::Module;
 
 /// The largest work group that the library asks for.
 const MAX_INVOCATIONS: u32 = 128;
-
-/// Spec constants: id and value.
-pub type Spec = Vec<(u32, u32)>;
 
 /// One pipeline to compile.
 pub struct Job {
     /// Template, axes and spec constants, for people.
     pub name: String,
     /// The shader.
-    pub module: Module,
+    pub module: Rc<Module>,
     /// Spec constants that differ from the shader's own.
     pub spec: Spec,
+    /// Whether the planner picks it on the device.
+    pub is_picked: bool,
+    /// Whether the committed table lists it.
+    pub is_listed: bool,
 }
 
-/// Every variant of every kernel, at its own work-group size and at the largest.
-pub fn of_library() -> Result<Vec<Job>> {
+/// Every variant of every kernel, at its own work-group size and at the largest, and what the planner picks for the
+/// device; with `only_picked` nothing else.
+pub fn of_library(has_packed_dot: bool, only_picked: bool) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for (number, template) in kernels::TEMPLATES.iter().enumerate() {
         let id = TemplateId(u16::try_from(number)?);
         for variant in template.variants {
             let kernel = KernelRef { template: id, variant: variant.point };
-            let name = format!("{} {}", template.name, variant.axes);
-            for spec in specs_of(template) {
-                let module = Module::from_words(spirv(kernel, variant.access)?).context(name.clone())?;
-                jobs.push(Job { name: name_of(&name, &spec), module, spec });
+            let is_picked = picks::is_picked(template, variant, has_packed_dot);
+            let mut specs = vec![(Spec::new(), is_picked)];
+            if is_picked {
+                specs.extend(picks::specs_of(template)?.into_iter().map(|spec| (spec, true)));
             }
+            specs.extend(largest_group_of(template).map(|spec| (spec, false)));
+            specs.retain(|(_, is_picked)| *is_picked || !only_picked);
+            if specs.is_empty() {
+                continue;
+            }
+            let axes = format!("{} {}", template.name, variant.axes);
+            let module = Rc::new(Module::from_words(spirv(kernel, variant.access)?).context(axes.clone())?);
+            jobs.extend(specs.into_iter().map(|(spec, is_picked)| Job {
+                name: name_in(template, &axes, &spec),
+                module: Rc::clone(&module),
+                spec,
+                is_picked,
+                is_listed: is_picked && picks::is_listed(template.name),
+            }));
         }
     }
     Ok(jobs)
 }
 
-/// The template's defaults, and the largest group where one spec constant alone sets its size.
-fn specs_of(template: &Template) -> Vec<Spec> {
-    let mut specs = vec![Spec::new()];
-    if let [id] = template.local_ids {
-        let default = template.specs.iter().find(|spec| spec.id == *id).map(|spec| spec.default);
-        if default != Some(MAX_INVOCATIONS) {
-            specs.push(vec![(*id, MAX_INVOCATIONS)]);
-        }
-    }
-    specs
+/// The largest group, where one spec constant alone sets its size and has another default.
+fn largest_group_of(template: &Template) -> Option<Spec> {
+    let [id] = template.local_ids else { return None };
+    let default = template.specs.iter().find(|spec| spec.id == *id).map(|spec| spec.default);
+    (default != Some(MAX_INVOCATIONS)).then(|| vec![(*id, MAX_INVOCATIONS)])
 }
 
 /// Reads `FILE.spv` or `FILE.spv@ID=VALUE,ID=VALUE` words.
@@ -63,7 +76,8 @@ fn of_file(word: &str) -> Result<Job> {
     let module = Module::from_bytes(&bytes).with_context(|| format!("{file} is no SPIR-V module"))?;
     let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     let spec = spec_of(spec)?;
-    Ok(Job { name: name_of(&stem, &spec), module, spec })
+    let name = name_of(&stem, &spec, u32::to_string);
+    Ok(Job { name, module: Rc::new(module), spec, is_picked: false, is_listed: false })
 }
 
 fn spec_of(text: &str) -> Result<Spec> {
@@ -74,7 +88,15 @@ fn spec_of(text: &str) -> Result<Spec> {
     text.split(',').filter(|word| !word.is_empty()).map(entry).collect()
 }
 
-fn name_of(shader: &str, spec: &Spec) -> String {
-    let settings: String = spec.iter().map(|(id, value)| format!(" @{id}={value}")).collect();
+/// The name of a pipeline of the library, its spec constants by the names that the template gives them.
+fn name_in(template: &Template, axes: &str, spec: &Spec) -> String {
+    name_of(axes, spec, |id| {
+        let found = template.specs.iter().find(|spec| spec.id == *id);
+        found.map_or_else(|| id.to_string(), |spec| spec.name.to_string())
+    })
+}
+
+fn name_of(shader: &str, spec: &Spec, constant: impl Fn(&u32) -> String) -> String {
+    let settings: String = spec.iter().map(|(id, value)| format!(" @{}={value}", constant(id))).collect();
     format!("{shader}{settings}")
 }
