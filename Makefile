@@ -47,6 +47,16 @@ mutants: ## mutation testing of the guard and the rewrite, without a device (hou
 	  -- --lib --test passes --test random_programs --test rewrite_counts \
 	  -- --skip gpu:: --skip delegate:: --skip device
 
+.PHONY: bench bench-peers
+bench: ## time the reader, the passes and the planner, which need no device (ARGS=planner runs some)
+	@scripts/setup.sh build
+	@$(CARGO) bench --bench host -- $(ARGS)
+
+bench-peers: ## time linears here and in ncnn and IREE in turn, and print the ratios (set-up: benches/peers/README.md)
+	@scripts/setup.sh build vulkan
+	@$(CARGO) build --release
+	@$(PYTHON) benches/peers/compare.py $(ARGS)
+
 lint: ## formatting, clippy and docs, as CI checks them
 	@scripts/setup.sh build
 	$(CARGO) fmt --all --check

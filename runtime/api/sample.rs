@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     base::{DType, Error, HostTensor, Result, Value, shape},
-    ir::Arg,
+    ir::{Arg, ValueId},
     plan::{self, InputMeta},
 };
 
@@ -24,14 +24,18 @@ impl Numbers {
 
     /// Floats between -1 and 1; integers and truth values 0 or 1, which any table and mask takes.
     fn tensor(&mut self, dtype: DType, sizes: &[usize]) -> Result<HostTensor> {
-        let count = shape::numel(sizes)?;
         if dtype.is_float() {
-            let values: Vec<f64> = (0..count).map(|_| f64::from(self.next()) / 32768.0 - 1.0).collect();
-            HostTensor::from_f64s(dtype, sizes.to_vec(), &values)
-        } else {
-            let values: Vec<i64> = (0..count).map(|_| i64::from(self.next() & 1)).collect();
-            HostTensor::from_i64s(dtype, sizes.to_vec(), &values)
+            return self.scaled(dtype, sizes, 1.0);
         }
+        let values: Vec<i64> = (0..shape::numel(sizes)?).map(|_| i64::from(self.next() & 1)).collect();
+        HostTensor::from_i64s(dtype, sizes.to_vec(), &values)
+    }
+
+    /// Floats between `-scale` and `scale`.
+    fn scaled(&mut self, dtype: DType, sizes: &[usize], scale: f64) -> Result<HostTensor> {
+        let values: Vec<f64> =
+            (0..shape::numel(sizes)?).map(|_| (f64::from(self.next()) / 32768.0 - 1.0) * scale).collect();
+        HostTensor::from_f64s(dtype, sizes.to_vec(), &values)
     }
 }
 
@@ -61,45 +65,79 @@ impl MethodInfo<'_> {
     }
 }
 
-/// A program of one `linear` of an `[m, k]` input with an `[n, k]` weight and a bias, all of `dtype`.
+/// Sizes K and N of `count` linears that each take the result of the last: from `k` to `n`, and back.
+fn widths(k: usize, n: usize, count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).map(move |index| if index % 2 == 0 { (k, n) } else { (n, k) })
+}
+
+/// What weights between -1 and 1 are scaled by so that results are as large as the `k` inputs of a sum, however many
+/// linears follow each other.
+fn weight_scale(k: usize) -> f64 {
+    (3.0 / k.max(1) as f64).sqrt()
+}
+
+/// A program of `count` linears, the first of an `[m, k]` input with an `[n, k]` weight, the next from `n` columns back
+/// to `k`, and so on. Each has a weight and a bias of its own, all of `dtype`.
 ///
 /// # Errors
 /// When a size is too large, or `dtype` is no float.
-pub fn linear_program(m: usize, k: usize, n: usize, dtype: DType) -> Result<Program> {
+pub fn linear_program(m: usize, k: usize, n: usize, count: usize, dtype: DType) -> Result<Program> {
     if !dtype.is_float() {
         return Err(Error::invalid_input(format!("a linear program is made of floats, not of {dtype}")));
     }
     let mut numbers = Numbers(2);
     let mut graph = GraphBuilder::new("linear");
-    let x = graph.input("x", dtype, &[m, k])?;
-    let weight = graph.parameter("weight", numbers.tensor(dtype, &[n, k])?)?;
-    let bias = graph.parameter("bias", numbers.tensor(dtype, &[n])?)?;
-    let args = [("input", x.into()), ("weight", weight.into()), ("bias", bias.into())];
-    let y = graph.call("aten.linear.default", args)?;
-    graph.output(y);
+    let mut x = graph.input("x", dtype, &[m, k])?;
+    for (index, (k, n)) in widths(k, n, count).enumerate() {
+        let weight = numbers.scaled(dtype, &[n, k], weight_scale(k))?;
+        let weight = graph.parameter(&format!("weight_{index}"), weight)?;
+        let bias = graph.parameter(&format!("bias_{index}"), numbers.tensor(dtype, &[n])?)?;
+        let args = [("input", x.into()), ("weight", weight.into()), ("bias", bias.into())];
+        x = graph.call("aten.linear.default", args)?;
+    }
+    graph.output(x);
     graph.build()
 }
 
-/// A program of one `linear` of an `[m, k]` input of float32 with an `[n, k]` weight in codes of `bits`, 8 or 4: a scale
-/// for each row in 8 bits; in 4 bits one for each 32 columns where those divide K.
+/// As [`linear_program`], of float32 and without biases, with weights in codes of `bits`, 8 or 4: a scale for each row
+/// in 8 bits; in 4 bits one for each 32 columns where those divide the columns.
 ///
 /// # Errors
 /// When a size is too large, or `bits` is neither 8 nor 4.
-pub fn quantised_linear_program(m: usize, k: usize, n: usize, bits: u8) -> Result<Program> {
+pub fn quantised_linear_program(m: usize, k: usize, n: usize, count: usize, bits: u8) -> Result<Program> {
     if bits != 8 && bits != 4 {
         return Err(Error::invalid_input(format!("codes have 8 or 4 bits, not {bits}")));
     }
+    let mut numbers = Numbers(3);
+    let mut graph = GraphBuilder::new("linear");
+    let mut x = graph.input("x", DType::F32, &[m, k])?;
+    for (index, (k, n)) in widths(k, n, count).enumerate() {
+        let weight = quantised_weight(&mut graph, &mut numbers, &index.to_string(), [n, k], bits)?;
+        x = graph.call("aten.linear.default", [("input", x.into()), ("weight", weight.into())])?;
+    }
+    graph.output(x);
+    graph.build()
+}
+
+/// An `[n, k]` weight that the program makes of codes.
+fn quantised_weight(
+    graph: &mut GraphBuilder,
+    numbers: &mut Numbers,
+    name: &str,
+    sizes: [usize; 2],
+    bits: u8,
+) -> Result<ValueId> {
+    let [n, k] = sizes;
     let group = if bits == 4 && k.is_multiple_of(32) { 32 } else { k };
     let (low, high) = (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1);
-    let mut numbers = Numbers(3);
-    let span = 1i64 << bits;
     let codes: Vec<i64> =
-        (0..shape::numel(&[n, k])?).map(|_| i64::from(numbers.next()) % span + low).collect();
-    let codes = HostTensor::from_i64s(DType::I8, vec![n, k], &codes)?;
-    let mut graph = GraphBuilder::new("linear");
-    let x = graph.input("x", DType::F32, &[m, k])?;
-    let codes = graph.parameter("weight", codes)?;
-    let scales = graph.parameter("scales", numbers.tensor(DType::F32, &[n, k / group.max(1)])?)?;
+        (0..shape::numel(&sizes)?).map(|_| i64::from(numbers.next()) % (1i64 << bits) + low).collect();
+    let codes = HostTensor::from_i64s(DType::I8, sizes.to_vec(), &codes)?;
+    let codes = graph.parameter(&format!("weight_{name}"), codes)?;
+    // Codes and scales each lie on both sides of 0, so that the products have the size of both.
+    let scales =
+        numbers.scaled(DType::F32, &[n, k / group.max(1)], 3f64.sqrt() * weight_scale(k) / high as f64)?;
+    let scales = graph.parameter(&format!("scales_{name}"), scales)?;
     let args = [
         ("input", codes.into()),
         ("block_size", [1, group as i64].into()),
@@ -109,8 +147,5 @@ pub fn quantised_linear_program(m: usize, k: usize, n: usize, bits: u8) -> Resul
         ("quant_min", low.into()),
         ("quant_max", high.into()),
     ];
-    let weight = graph.call("torchao.dequantize_affine.default", args)?;
-    let y = graph.call("aten.linear.default", [("input", x.into()), ("weight", weight.into())])?;
-    graph.output(y);
-    graph.build()
+    graph.call("torchao.dequantize_affine.default", args)
 }

@@ -22,8 +22,13 @@ pub struct DeviceArgs {
 impl DeviceArgs {
     /// Opens the device.
     pub fn open(&self) -> Result<Gpu> {
+        self.open_with_cache(self.cache_dir.clone())
+    }
+
+    /// Opens the device with compiled kernels kept in another folder.
+    pub fn open_with_cache(&self, cache_dir: Option<PathBuf>) -> Result<Gpu> {
         let device = self.device.as_deref().map_or(DeviceChoice::Best, DeviceChoice::parse);
-        Ok(Gpu::open(GpuOptions { device, cache_dir: self.cache_dir.clone(), ..GpuOptions::default() })?)
+        Ok(Gpu::open(GpuOptions { device, cache_dir, ..GpuOptions::default() })?)
     }
 }
 
