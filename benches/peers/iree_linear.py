@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Times linears of IREE through its Vulkan driver, with iree-benchmark-module. Prints one JSON line."""
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -10,6 +9,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from arguments import linear_arguments
 
 # What phones of the last years offer; the access is through device addresses, the faster one on lavapipe.
 TARGET = ["--iree-hal-target-device=vulkan", "--iree-vulkan-target=vp_android_baseline_2022",
@@ -90,13 +91,7 @@ def tool(name, *arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shape", required=True)
-    parser.add_argument("--dtype", default="f32", choices=["f32", "f16", "int8", "int4"])
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=10)
-    args = parser.parse_args()
-    m, k, n = map(int, args.shape.split("x"))
+    args, (m, k, n) = linear_arguments(__doc__)
     text, inputs, want = module(m, k, n, args.repeat, args.dtype)
     with tempfile.TemporaryDirectory() as folder:
         source, compiled, result = (f"{folder}/linear{suffix}" for suffix in (".mlir", ".vmfb", ".npy"))

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Times linears of ncnn through Vulkan: InnerProduct layers for one row, Gemm layers for more. Prints one JSON line."""
 
-import argparse
 import json
 import os
 import statistics
@@ -11,6 +10,8 @@ import time
 
 import ncnn
 import numpy as np
+
+from arguments import linear_arguments
 
 
 def net_text(widths, m):
@@ -57,18 +58,12 @@ def load(widths, m, dtype, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shape", required=True)
-    parser.add_argument("--dtype", default="f32", choices=["f32", "f16", "int8", "int4"])
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--runs", type=int, default=10)
-    args = parser.parse_args()
+    args, (m, k, n) = linear_arguments(__doc__)
     if args.dtype.startswith("int"):
         raise SystemExit("ncnn's Vulkan layers have no such weights")
     if ncnn.get_gpu_count() == 0:
         raise SystemExit("ncnn finds no Vulkan device")
 
-    m, k, n = map(int, args.shape.split("x"))
     widths = [k if i % 2 == 0 else n for i in range(args.repeat + 1)]
     rng = np.random.default_rng(0)
     net, weights = load(widths, m, args.dtype, rng)

@@ -21,8 +21,11 @@ def qd():
 
 
 class DqPerChannel(nn.Module):
-    def __init__(self, rng, k, n, bias=True):
+    """int8 codes from `low` to 127 with a scale for each row, and a bias."""
+
+    def __init__(self, rng, k, n, bias=True, low=-128):
         super().__init__()
+        self.low = low
         q, sc = quant_per_channel(rng.param(n, k))
         self.register_buffer("wq", q)
         self.register_buffer("scale", sc)
@@ -30,7 +33,7 @@ class DqPerChannel(nn.Module):
         self.bias = rng.param(n) if bias else None
 
     def forward(self, x):
-        w = qd().dequantize_per_channel(self.wq, self.scale, self.zp, 0, -128, 127, torch.int8)
+        w = qd().dequantize_per_channel(self.wq, self.scale, self.zp, 0, self.low, 127, torch.int8)
         return F.linear(x, w, self.bias)
 
 

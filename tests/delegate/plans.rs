@@ -2,11 +2,7 @@
 //!
 //! `UPDATE=1 cargo test --test delegate plans` writes the texts anew; read the difference before you commit it.
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, path::Path, time::Duration};
 
 use vkdelegate::{
     Program,
@@ -241,19 +237,25 @@ fn encoder() -> Method {
     program(&format!("{text}output %{x}\n"))
 }
 
-/// The bound is 10 ms in a release build.
+/// The bound is 10 ms in a release build, on the CPU: other work on the machine does not count.
 #[test]
 fn a_graph_like_minilm_is_planned_in_milliseconds() {
+    const PLANS: u32 = 10;
     let bound = Duration::from_millis(if cfg!(debug_assertions) { 200 } else { 10 });
     let method = encoder();
     assert!(method.graph.nodes().count() > 300);
     let inputs = [InputMeta::Tensor(DType::F32, vec![128, 384])];
     let options = options(DeviceProfile::minimum());
-    let plan_once = || {
-        let start = Instant::now();
+    let start = thread_cpu_time();
+    for _ in 0..PLANS {
         plan::build(&method, &inputs, &options).unwrap();
-        start.elapsed()
-    };
-    let fastest = (0..10).map(|_| plan_once()).min().unwrap();
-    assert!(fastest <= bound, "{fastest:?}");
+    }
+    let each = (thread_cpu_time() - start) / PLANS;
+    assert!(each > Duration::ZERO && each <= bound, "{each:?}");
+}
+
+/// CPU time of this thread. The system adds to it at each of its ticks, at least every 10 ms.
+fn thread_cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }
