@@ -13,6 +13,9 @@
 //! spec 3 has_zeros = 0
 //! spec 4 has_bias = 0
 //! spec 5 scales_last = 0
+//! spec 6 adds_y = 0
+//! spec 7 activation = 0
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/codes.glsl"
@@ -83,7 +86,7 @@ void main() {
         if (row >= m) return;
         for (uint c = 0u; c < 4u; c++) {
             uint column = panel * 4u + c;
-            if (column < n) STOREF(y, row * y_row_stride + column, sums[r][c] + bias[c]);
+            if (column < n) finish(row * y_row_stride + column, sums[r][c] + bias[c]);
         }
     }
 }

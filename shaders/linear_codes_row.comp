@@ -12,6 +12,9 @@
 //! spec 2 x_vec4 = 0
 //! spec 3 has_zeros = 0
 //! spec 4 has_bias = 0
+//! spec 5 adds_y = 0
+//! spec 6 activation = 0
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! shared 1024
 //! needs dtype=f16 : storage_16bit
@@ -74,6 +77,6 @@ void main() {
         for (uint i = 0u; i < SPLIT; i++) total += partial_sums[first + 4u * i];
         float scale = groups == 1u ? LOADF(side, panel * side_stride + part) : 1.0;
         float bias = has_bias != 0u ? LOADF(side, panel * side_stride + groups * (has_zeros != 0u ? 8u : 4u) + part) : 0.0;
-        STOREF(y, column, total * scale + bias);
+        finish(column, total * scale + bias);
     }
 }

@@ -18,7 +18,10 @@
 //! spec 6 outcome = 0
 //! spec 7 wide = 0
 //! spec 8 one_group = 0
+//! spec 9 adds_y = 0
+//! spec 10 activation = 0
 //! values outcome = floats codes ints
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 //! needs dot=packed : integer_dot

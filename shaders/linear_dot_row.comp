@@ -14,7 +14,10 @@
 //! spec 4 has_zeros = 0
 //! spec 5 has_bias = 0
 //! spec 6 outcome = 0
+//! spec 7 adds_y = 0
+//! spec 8 activation = 0
 //! values outcome = floats codes ints
+//! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x
 //! shared 1024
 //! needs dtype=f16 : storage_16bit

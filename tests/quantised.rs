@@ -33,12 +33,17 @@ struct Case {
     unsigned: bool,
     /// Whether x is quantised and dequantised, row by row, at run time.
     quantises_x: bool,
+    /// Whether something of the result's sizes is added.
+    adds: bool,
+    /// Base name of the function that comes last.
+    function: Option<&'static str>,
 }
 
 impl Case {
     fn new(m: usize, k: usize, n: usize, bits: u32) -> Case {
         let group = k;
-        Case { m, k, n, group, bits, has_zeros: false, has_bias: false, unsigned: false, quantises_x: false }
+        let (has_zeros, has_bias, unsigned, quantises_x, adds) = (false, false, false, false, false);
+        Case { m, k, n, group, bits, has_zeros, has_bias, unsigned, quantises_x, adds, function: None }
     }
 }
 
@@ -111,8 +116,18 @@ impl Case {
                 value(constant(&mut graph, "bias", numbers(&[n], 4, DType::F32, -9, 9, 0.5))),
             ));
         }
-        let y =
-            call(&mut graph, "linear", "aten.linear.default", args, &[tensor_type(DType::F32, &[m, n])])[0];
+        let result = [tensor_type(DType::F32, &[m, n])];
+        let mut y = call(&mut graph, "linear", "aten.linear.default", args, &result)[0];
+        if self.adds {
+            let r = graph.add_input("r", result[0].clone(), InputKind::User).unwrap();
+            let r = call(&mut graph, "neg", "aten.neg.default", vec![("self", value(r))], &result)[0];
+            let args = vec![("self", value(r)), ("other", value(y))];
+            y = call(&mut graph, "add", "aten.add.Tensor", args, &result)[0];
+        }
+        if let Some(function) = self.function {
+            let op = format!("aten.{function}.default");
+            y = call(&mut graph, "function", &op, vec![("self", value(y))], &result)[0];
+        }
         graph.add_output(OutputSource::Value(y), OutputKind::User);
         static_method(graph)
     }
@@ -145,17 +160,30 @@ impl Case {
         numbers(&[self.m, self.k], 5, DType::F32, -64, 64, 1.0 / 32.0)
     }
 
+    fn inputs(&self, x: HostTensor) -> Vec<Value> {
+        let r = self.adds.then(|| numbers(&[self.m, self.n], 7, DType::F32, -64, 64, 1.0 / 16.0));
+        [x].into_iter().chain(r).map(Value::Tensor).collect()
+    }
+
+    /// Kinds of the fusions that are expected.
+    fn kinds(&self) -> Vec<String> {
+        let linear = format!("linear_{}{}", if self.quantises_x { "a8w" } else { "q" }, self.bits);
+        let sum = if self.adds { "_add" } else { "" };
+        let function = self.function.map(|function| format!("_{function}")).unwrap_or_default();
+        let all = format!("{linear}{sum}{function}");
+        if all == linear { vec![linear] } else { vec![linear, all] }
+    }
+
     /// The result, and what the delegate's constants take.
     fn run(&self, precision: Precision, x: HostTensor) -> (HostTensor, MemoryReport) {
         let optimised = passes::optimise(&self.method(), &passes::Options::default()).unwrap();
-        let kind = format!("linear_{}{}", if self.quantises_x { "a8w" } else { "q" }, self.bits);
-        assert_eq!(optimised.fusions.len(), 1, "{self:?}: {:?}", optimised.decisions);
-        assert_eq!(optimised.fusions[0].kind, kind, "{self:?}");
+        let kinds: Vec<&str> = optimised.fusions.iter().map(|fusion| fusion.kind.as_str()).collect();
+        assert_eq!(kinds, self.kinds(), "{self:?}: {:?}", optimised.decisions);
         assert_eq!(optimised.ops().get("linear"), Some(&1));
         let _turn = device::turn();
         let options = BuildOptions { precision, ..BuildOptions::default() };
         let mut session = Session::build(&device::context(), optimised.method, options).unwrap();
-        let (outputs, _) = session.run(&[Value::Tensor(x)]).unwrap();
+        let (outputs, _) = session.run(&self.inputs(x)).unwrap();
         let Some(Value::Tensor(y)) = outputs.into_iter().next() else { panic!("{self:?}: no output") };
         let messages = device::validation_messages();
         assert!(messages.is_empty(), "{self:?}: {messages:#?}");
@@ -169,7 +197,7 @@ impl Case {
     /// Holds every row to the reference, relative to the row's largest value.
     fn check_with(&self, precision: Precision, tolerance: f64, x: HostTensor) {
         let graph = self.method().graph;
-        let (want, _) = reference::run(&graph, &[Value::Tensor(x.clone())], &HashMap::new());
+        let (want, _) = reference::run(&graph, &self.inputs(x.clone()), &HashMap::new());
         let (got, _) = self.run(precision, x);
         let (got, want) = (got.to_f64s(), want[0].to_f64s());
         assert_eq!(got.len(), want.len());
@@ -277,6 +305,27 @@ fn half_precision_stays_near() {
             case.check_with(Precision::F16, 1e-2, case.x());
             Case { group: 32, ..case }.check_with(Precision::F16, 1e-2, case.x());
         }
+    }
+}
+
+/// What follows a product is part of it, for one row and tiles, for one group and several.
+#[test]
+fn sums_and_functions_follow() {
+    let mut followers =
+        [(true, None), (true, Some("relu")), (false, Some("gelu")), (true, Some("silu"))].into_iter().cycle();
+    let cases = [(1, 4), (1, 8), (5, 4), (5, 8), (40, 8)].map(|(m, bits)| Case::new(m, 64, 23, bits));
+    for case in cases.into_iter().flat_map(|case| [case, Case { quantises_x: true, ..case }]) {
+        for group in [16, 64] {
+            let Some((adds, function)) = followers.next() else { return };
+            let case = Case { group, has_bias: true, has_zeros: true, adds, function, ..case };
+            // Rows that are quantised are held to a step of their codes.
+            case.check_with(Precision::F32, if case.quantises_x { 1e-2 } else { 1e-4 }, case.x());
+            if case.m == 5 {
+                case.check_with(Precision::F16, 2e-2, case.x());
+            }
+        }
+        // So that each kind of case meets each follower.
+        followers.next();
     }
 }
 

@@ -15,6 +15,8 @@
 //! | `approximate`, `min`, `max`, `min_val`, `max_val`, `negative_slope` | arguments of that function |
 //! | `other` | the factor, where the function is `mul` |
 //!
+//! Quantised linears take the same `residual` and `activation` under their own names: see `linear_q` and `linear_a8`.
+//!
 //! Only the result is rounded to the dtype: where that is half precision, the product and the sum keep the 32 bits
 //! that they lose when each is stored on its own.
 
@@ -25,7 +27,10 @@ use super::{
 use crate::{
     base::{DType, Error, HostTensor, Result},
     ir::OpName,
-    shader::kernels::{matmul, matmul_row, unary::Op as Function},
+    shader::{
+        Dispatch, OperandAccess,
+        kernels::{self, unary::Op as Function},
+    },
 };
 
 /// The family.
@@ -77,45 +82,52 @@ impl Activation {
     pub fn apply(&self, v: f64) -> f64 {
         unary::eval_float(self.function, f64::from(self.a), f64::from(self.b), v)
     }
+}
 
-    /// What the tiled kernel calls it.
-    pub fn in_matmul(&self) -> Option<matmul::Activation> {
-        use matmul::Activation as Kernel;
-        Some(match self.function {
-            Function::Identity => Kernel::None,
-            Function::Relu => Kernel::Relu,
-            Function::Clamp => Kernel::Clamp,
-            Function::GeluErf => Kernel::GeluErf,
-            Function::GeluTanh => Kernel::GeluTanh,
-            Function::Silu => Kernel::Silu,
-            Function::Sigmoid => Kernel::Sigmoid,
-            Function::Tanh => Kernel::Tanh,
-            Function::Hardswish => Kernel::Hardswish,
-            Function::Hardsigmoid => Kernel::Hardsigmoid,
-            Function::LeakyRelu => Kernel::LeakyRelu,
-            Function::Affine => Kernel::Scale,
-            _ => return None,
-        })
-    }
+/// What each kernel of a product calls the function.
+macro_rules! in_kernels {
+    ($($name:ident => $kernel:ident),* $(,)?) => {
+        impl Activation {
+            $(
+                /// The spec constant of the kernel of this name; `None` when it has no such function.
+                pub fn $name(&self) -> Option<kernels::$kernel::Activation> {
+                    use kernels::$kernel::Activation as Kernel;
+                    Some(match self.function {
+                        Function::Identity => Kernel::None,
+                        Function::Relu => Kernel::Relu,
+                        Function::Clamp => Kernel::Clamp,
+                        Function::GeluErf => Kernel::GeluErf,
+                        Function::GeluTanh => Kernel::GeluTanh,
+                        Function::Silu => Kernel::Silu,
+                        Function::Sigmoid => Kernel::Sigmoid,
+                        Function::Tanh => Kernel::Tanh,
+                        Function::Hardswish => Kernel::Hardswish,
+                        Function::Hardsigmoid => Kernel::Hardsigmoid,
+                        Function::LeakyRelu => Kernel::LeakyRelu,
+                        Function::Affine => Kernel::Scale,
+                        _ => return None,
+                    })
+                }
+            )*
+        }
+    };
+}
 
-    /// What the kernel for one row calls it.
-    pub fn in_matmul_row(&self) -> Option<matmul_row::Activation> {
-        use matmul_row::Activation as Kernel;
-        Some(match self.in_matmul()? {
-            matmul::Activation::None => Kernel::None,
-            matmul::Activation::Relu => Kernel::Relu,
-            matmul::Activation::Clamp => Kernel::Clamp,
-            matmul::Activation::GeluErf => Kernel::GeluErf,
-            matmul::Activation::GeluTanh => Kernel::GeluTanh,
-            matmul::Activation::Silu => Kernel::Silu,
-            matmul::Activation::Sigmoid => Kernel::Sigmoid,
-            matmul::Activation::Tanh => Kernel::Tanh,
-            matmul::Activation::Hardswish => Kernel::Hardswish,
-            matmul::Activation::Hardsigmoid => Kernel::Hardsigmoid,
-            matmul::Activation::LeakyRelu => Kernel::LeakyRelu,
-            matmul::Activation::Scale => Kernel::Scale,
-        })
-    }
+in_kernels! {
+    in_matmul => matmul,
+    in_matmul_row => matmul_row,
+    in_linear_codes => linear_codes,
+    in_linear_codes_row => linear_codes_row,
+    in_linear_dot => linear_dot,
+    in_linear_dot_row => linear_dot_row,
+}
+
+/// A function that the call was checked to have.
+///
+/// # Errors
+/// When a kernel does not have it, which is a defect.
+pub fn known<T>(activation: Option<T>) -> Result<T> {
+    activation.ok_or_else(|| Error::internal("an activation without a kernel"))
 }
 
 fn without_tensor<T>(value: &ArgValue<T>) -> Option<ArgValue<Meta>> {
@@ -141,37 +153,24 @@ impl Op for Fused {
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
         let (family, call) = product(args);
         let outs = family.infer(&call)?;
-        Activation::of(args)?;
         if !outs[0].dtype.is_float() {
             return Err(Error::unsupported(format!("a product of {}", outs[0].dtype)));
         }
-        match args.opt_tensor("residual")? {
-            Some(residual) if *residual != outs[0] => {
-                let text = format!("is {residual:?}; takes {:?}, as the product", outs[0]);
-                Err(Error::invalid_graph(text).at_operand("residual"))
-            }
-            _ => Ok(outs),
-        }
+        check(args, &outs[0])?;
+        Ok(outs)
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
-        let activation = Activation::of(args)?;
         let (family, call) = product(args);
         let Meta { dtype, sizes } = outs[0].clone();
         let sums = family.eval(&call, &[Meta::new(DType::F32, sizes.clone())])?;
         let mut values = sums.first().map(HostTensor::to_f64s).unwrap_or_default();
-        if let Some(residual) = args.opt_tensor("residual")? {
-            values.iter_mut().zip(residual.to_f64s()).for_each(|(value, added)| *value += added);
-        }
-        values.iter_mut().for_each(|value| *value = activation.apply(*value));
+        finish(args, &mut values)?;
         Ok(vec![HostTensor::from_f64s(dtype, sizes, &values)?])
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let epilogue = Epilogue {
-            activation: Activation::of(args)?,
-            residual: args.opt_tensor("residual")?.map(|residual| cx.live(residual)).transpose()?,
-        };
+        let epilogue = Epilogue::of(args, cx)?;
         let (_, call) = product(args);
         let y = match args.op().base() {
             "linear" => super::linear::lower(&call, &outs[0], epilogue, cx)?,
@@ -185,15 +184,88 @@ impl Op for Fused {
     }
 }
 
+/// Checks what follows a product of the meta `out`.
+///
+/// # Errors
+/// A function that no kernel has, or a residual of other sizes or dtype.
+pub fn check(args: &Args<Meta>, out: &Meta) -> Result<()> {
+    Activation::of(args)?;
+    match args.opt_tensor("residual")? {
+        Some(residual) if residual != out => {
+            let text = format!("is {residual:?}; takes {out:?}, as the product");
+            Err(Error::invalid_graph(text).at_operand("residual"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Applies to `values`, a product, what follows it.
+///
+/// # Errors
+/// As [`check`].
+pub fn finish(args: &Args<HostTensor>, values: &mut [f64]) -> Result<()> {
+    let activation = Activation::of(args)?;
+    if let Some(residual) = args.opt_tensor("residual")? {
+        values.iter_mut().zip(residual.to_f64s()).for_each(|(value, added)| *value += added);
+    }
+    values.iter_mut().for_each(|value| *value = activation.apply(*value));
+    Ok(())
+}
+
 /// What follows a product.
 pub struct Epilogue {
     activation: Activation,
     residual: Option<Tensor>,
 }
 
+/// What follows a product, for a kernel that adds a residual to the result's memory.
+#[derive(Clone, Copy)]
+pub struct InPlaceEpilogue {
+    /// Applied last.
+    pub activation: Activation,
+    /// Whether the result's memory holds the residual.
+    pub adds_y: bool,
+}
+
+impl InPlaceEpilogue {
+    /// Nothing.
+    pub const NONE: InPlaceEpilogue = InPlaceEpilogue { activation: Activation::NONE, adds_y: false };
+
+    /// `dispatch`, whose last operand is the result: read only where it is added to.
+    pub fn with_access(self, mut dispatch: Dispatch) -> Dispatch {
+        if let Some(y) = dispatch.operands.last_mut().filter(|_| !self.adds_y) {
+            y.access = OperandAccess::Write;
+        }
+        dispatch
+    }
+}
+
 impl Epilogue {
     /// Nothing.
     pub const NONE: Epilogue = Epilogue { activation: Activation::NONE, residual: None };
+
+    /// What follows the product of a call.
+    ///
+    /// # Errors
+    /// As [`check`], and [`Lowering::live`].
+    pub fn of(args: &Args<Operand>, cx: &mut Lowering<'_>) -> Result<Epilogue> {
+        let residual = args.opt_tensor("residual")?.map(|residual| cx.live(residual)).transpose()?;
+        Ok(Epilogue { activation: Activation::of(args)?, residual })
+    }
+
+    /// Gives the memory of the result, which starts out as the residual where there is one, and what a kernel does
+    /// then.
+    ///
+    /// # Errors
+    /// As [`Lowering::alloc`].
+    pub fn in_place(self, out: &Meta, cx: &mut Lowering<'_>) -> Result<(Tensor, InPlaceEpilogue)> {
+        let (activation, adds_y) = (self.activation, self.residual.is_some());
+        let y = match self.residual {
+            Some(residual) => cx.updated(&residual)?,
+            None => cx.output(out)?,
+        };
+        Ok((y, InPlaceEpilogue { activation, adds_y }))
+    }
 
     /// Makes the epilogue part of `product`; gives the memory of the result, whose matrices have the sizes `matrices`.
     ///

@@ -5,7 +5,12 @@
 //! dims, rows, columns), the kernel and its loads are chosen, and a product that one descriptor or one dispatch
 //! does not reach is halved until it does.
 
-use super::{Element, Lowering, Tensor, elementwise::pad, epilogue::Activation, fill::fill};
+use super::{
+    Element, Lowering, Tensor,
+    elementwise::pad,
+    epilogue::{Activation, known},
+    fill::fill,
+};
 use crate::{
     base::{Error, Result, Scalar, shape},
     shader::{Access, DeviceClass, Dispatch, OperandAccess, Region, kernels},
@@ -357,10 +362,7 @@ impl Launch {
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
-            activation: self
-                .activation
-                .in_matmul()
-                .ok_or_else(|| Error::internal("an activation without a kernel"))?,
+            activation: known(self.activation.in_matmul())?,
             ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();
@@ -399,10 +401,7 @@ impl Launch {
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
-            activation: self
-                .activation
-                .in_matmul_row()
-                .ok_or_else(|| Error::internal("an activation without a kernel"))?,
+            activation: known(self.activation.in_matmul_row())?,
             ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();

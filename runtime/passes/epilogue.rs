@@ -3,7 +3,7 @@
 //!
 //! | program | becomes |
 //! |---|---|
-//! | `act(product)` | `vkdelegate.linear(..., activation="act")`, and so `mm` and `addmm` |
+//! | `act(product)` | `vkdelegate.linear(..., activation="act")`, and so `mm`, `addmm` and linears with quantised weights |
 //! | `product + residual`, of the same sizes and dtype, `alpha = 1` | `vkdelegate.linear(..., residual=...)` |
 //! | `act(product + residual)` | both |
 //!
@@ -82,8 +82,17 @@ impl Readers {
     /// The group that begins with the product `id`.
     fn group(&self, graph: &Graph, id: NodeId) -> Option<Group> {
         let product = graph.node(id).ok()?;
-        let is_product =
-            matches!(product.op.as_str(), "aten.linear.default" | "aten.mm.default" | "aten.addmm.default");
+        let is_product = matches!(
+            product.op.as_str(),
+            "aten.linear.default"
+                | "aten.mm.default"
+                | "aten.addmm.default"
+                | "vkdelegate._weight_int8pack_mm.default"
+                | "vkdelegate.linear_a8w4.default"
+                | "vkdelegate.linear_a8w8.default"
+                | "vkdelegate.linear_q4.default"
+                | "vkdelegate.linear_q8.default"
+        );
         let result =
             product.outputs.first().copied().filter(|&value| is_product && is_float(graph, value))?;
         let nodes = vec![product.name.clone()];

@@ -1,4 +1,5 @@
-// What the kernels of a linear with quantised weights share: y = x W^T + bias, W[n, k] = (code - zero) * scale.
+// What the kernels of a linear with quantised weights share: y = f(x W^T + bias), W[n, k] = (code - zero) * scale. With
+// `adds_y`, what y held is added before f.
 //
 // Codes lie in panels of 4 rows of W. A panel is a row of blocks of 4 words; word r of a block holds the codes of row
 // r at BLOCK consecutive k, BITS each, signed, the first in the low bits. Codes past K are there, and not used.
@@ -12,7 +13,7 @@
 READS(0, x, T)
 READS(1, codes, int)
 READS(2, side, float)
-WRITES(3, y, T)
+UPDATES(3, y, T)
 PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)
     uint m; uint n; uint k;
     uint blocks;         // of a panel
@@ -21,7 +22,10 @@ PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)
     float group_inverse; // 1 / group_blocks
     uint side_stride;    // floats of a panel
     uint x_row_stride; uint x_k_stride; uint y_row_stride;
+    float act_a; float act_b;
 )
+
+#include "lib/epilogue.glsl"
 
 const uint BLOCK = 32u / BITS;
 
@@ -42,6 +46,12 @@ vec4 zeros_of(uint at) { return has_zeros != 0u ? LOAD4F(side, at + 4u) : vec4(0
 vec4 load_x4(uint at) {
     if (x_vec4 != 0u) return LOAD4F(x, at);
     return vec4(LOADF(x, at), LOADF(x, at + x_k_stride), LOADF(x, at + 2u * x_k_stride), LOADF(x, at + 3u * x_k_stride));
+}
+
+// Stores a result after what follows the product.
+void finish(uint at, float v) {
+    if (adds_y != 0u) v += LOADF(y, at);
+    STOREF(y, at, activate(v));
 }
 
 #endif

@@ -20,7 +20,7 @@
 READS(0, x, int)
 READS(1, codes, int)
 READS(2, side, int)
-WRITES(3, y, Y)
+UPDATES(3, y, Y)
 PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)
     uint m; uint n;
     uint first_row;     // of x
@@ -37,7 +37,10 @@ PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)
     uint side_stride;   // words of a panel
     uint y_row_stride;
     float inverse_scale; float zero_point; float low; float high; // of the result, where it is quantised
+    float act_a; float act_b; // where it is not
 )
+
+#include "lib/epilogue.glsl"
 
 const uint BLOCK = 32u / BITS;       // codes of a block's row
 const uint BLOCK_WORDS = BLOCK / 4u; // words of x that meet a block
@@ -162,9 +165,11 @@ void store_result(uint at, float total, float scale, float bias) {
     precise float product = total * scale;
     precise float v = product + bias;
 #ifdef DTYPE_F16
-    STOREF(y, at, v);
+    if (adds_y != 0u) v += LOADF(y, at);
+    STOREF(y, at, activate(v));
 #else
-    v = round_float(v);
+    if (adds_y != 0u) v += intBitsToFloat(LOAD(y, at));
+    v = round_float(activate(v));
     STORE(y, at, outcome == OUTCOME_CODES ? quantised(v) : floatBitsToInt(v));
 #endif
 }

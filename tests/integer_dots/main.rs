@@ -18,12 +18,13 @@ use common::{
     one_op::{static_method, tensor_type},
     reference,
 };
+use programs::{Case, call, constant, numbers};
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Context, Session},
     gpu::{CapsOverride, Features, GpuOptions},
-    ir::{Arg, Constant, Graph, InputKind, Method, OpName, OutputKind, OutputSource, ValueId},
-    ops::{DotSide, IntMm, Precision, Side, SideValues, code_sums},
+    ir::{Arg, Constant, Graph, InputKind, Method, OutputKind, OutputSource},
+    ops::{IntMm, Precision, SideValues, code_sums},
     plan::{self, InputMeta, PlanOptions},
     shader::Access,
 };

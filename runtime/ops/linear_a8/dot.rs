@@ -3,7 +3,10 @@
 use super::{DotSide, packed::Packed};
 use crate::{
     base::Result,
-    ops::{Element, Lowering, Tensor},
+    ops::{
+        Element, Lowering, Tensor,
+        epilogue::{InPlaceEpilogue, known},
+    },
     shader::{Access, DeviceClass, Dispatch, kernels},
 };
 
@@ -44,6 +47,7 @@ pub(in crate::ops) struct Dot<'a> {
     /// Sizes `[rows, n]`, contiguous.
     pub y: Tensor,
     pub outcome: Outcome,
+    pub epilogue: InPlaceEpilogue,
     /// `round_mode` of a float result.
     pub round_mode: u32,
 }
@@ -86,6 +90,8 @@ macro_rules! params {
             zero_point,
             low,
             high,
+            act_a: dot.epilogue.activation.a,
+            act_b: dot.epilogue.activation.b,
         }
     }};
 }
@@ -200,13 +206,16 @@ impl Dot<'_> {
                 Outcome::Codes { .. } => Kind::Codes,
                 Outcome::Ints => Kind::Ints,
             },
+            adds_y: u32::from(self.epilogue.adds_y),
+            activation: known(self.epilogue.activation.in_linear_dot_row())?,
             ..Spec::default()
         };
         let params = params!(linear_dot_row, self, part, y);
         let operands =
             Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
         let groups = cx.groups_1d(part.panels.len(), spec.local_x / SPLIT)?;
-        Ok(dispatch(axes, spec, operands, params, groups, cx.label()))
+        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
+        Ok(self.epilogue.with_access(dispatch))
     }
 
     fn tile_dispatch(&self, cx: &Lowering<'_>, part: &Part, tile: usize) -> Result<Dispatch> {
@@ -239,11 +248,14 @@ impl Dot<'_> {
             },
             wide: u32::from(self.is_wide()),
             one_group: u32::from(self.side.0.groups == 1),
+            adds_y: u32::from(self.epilogue.adds_y),
+            activation: known(self.epilogue.activation.in_linear_dot())?,
         };
         let params = params!(linear_dot, self, part, y);
         let operands =
             Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
         let groups = [part.rows.len().div_ceil(tile) as u32, part.panels.len().div_ceil(LOCAL_X) as u32, 1];
-        Ok(dispatch(axes, spec, operands, params, groups, cx.label()))
+        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
+        Ok(self.epilogue.with_access(dispatch))
     }
 }

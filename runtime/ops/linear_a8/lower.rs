@@ -12,6 +12,7 @@ use crate::{
     ir::TensorRef,
     ops::{
         Args, Element, Lowering, Meta, Op, Operand, Packing, QuantizeCall, Side, Tensor,
+        epilogue::{Epilogue, InPlaceEpilogue},
         quantize::{Quantize, float32},
     },
     shader::kernels::row_factors,
@@ -22,15 +23,16 @@ pub(super) fn linear(
     call: &Call,
     args: &Args<Operand>,
     out: &Meta,
+    epilogue: Epilogue,
     cx: &mut Lowering<'_>,
 ) -> Result<Vec<Tensor>> {
     let outcome = outcome_of(args, out)?;
-    let y = match outcome {
-        Some(_) => cx.output(out)?,
-        None => cx.alloc(DType::F32, &out.sizes)?,
+    let (y, epilogue) = match outcome {
+        Some(_) => epilogue.in_place(out, cx)?,
+        None => (cx.alloc(DType::F32, &out.sizes)?, InPlaceEpilogue::NONE),
     };
     if y.numel() > 0 {
-        emit(call, args, outcome.unwrap_or(Outcome::Floats), &y, cx)?;
+        emit(call, args, (outcome.unwrap_or(Outcome::Floats), epilogue), &y, cx)?;
     }
     match quantise_call(args, Operand::Live(y.clone()))? {
         Some(quantise) if outcome.is_none() => Quantize.lower(&quantise, std::slice::from_ref(out), cx),
@@ -73,7 +75,7 @@ fn number_or_zero(args: &Args<Operand>, name: &str) -> Result<Option<f64>> {
 fn emit(
     call: &Call,
     args: &Args<Operand>,
-    outcome: Outcome,
+    (outcome, epilogue): (Outcome, InPlaceEpilogue),
     y: &Tensor,
     cx: &mut Lowering<'_>,
 ) -> Result<()> {
@@ -98,6 +100,7 @@ fn emit(
         columns: call.k,
         y: y.restrided(vec![call.rows, call.n], vec![call.n, 1], 0),
         outcome,
+        epilogue,
         round_mode,
     }
     .emit(cx)
@@ -182,6 +185,7 @@ pub fn int_product(
         columns: weight.sizes()[1],
         y: y.clone(),
         outcome: Outcome::Ints,
+        epilogue: InPlaceEpilogue::NONE,
         round_mode: 0,
     }
     .emit(cx)

@@ -18,6 +18,7 @@
 //! | `weight` | c: a constant of int8 or uint8, sizes `[N, K]` |
 //! | `side` | a constant of int32: what [`DotSide`] says |
 //! | `offset`, `groups`, `has_zeros`, `has_bias` | as in `linear_q8` |
+//! | `residual`, `activation` and its arguments | what follows a float result: see `epilogue` |
 //! | `out_scale`, `out_zero`, `out_min`, `out_max`, `out_dtype` | where given, the result is quantised as `quantize_per_tensor` does: int8 or uint8 of sizes `[..., N]`, else float32 |
 //!
 //! # Numbers
@@ -43,7 +44,12 @@ pub(super) use lower::int_product;
 pub use pack::PackCodes;
 pub use side::{DotSide, code_sums};
 
-use super::{ArgValue, Args, Lowering, Meta, Op, Operand, Side, Tensor, operands::Typed, quantize::Quantize};
+use super::{
+    ArgValue, Args, InPlace, Lowering, Meta, Op, Operand, Side, Tensor,
+    epilogue::{self, Epilogue},
+    operands::Typed,
+    quantize::Quantize,
+};
 use crate::{
     base::{DType, Error, HostTensor, Result},
     ir::OpName,
@@ -181,23 +187,37 @@ impl Op for LinearA8 {
             *last = call.n;
         }
         let y = Meta::new(DType::F32, sizes);
+        epilogue::check(args, &y)?;
         match quantise_call(args, y.clone())? {
             None => Ok(vec![y]),
+            Some(_) if args.has("activation") || args.has("residual") => {
+                Err(Error::unsupported("a result that is quantised has no epilogue"))
+            }
             Some(quantise) => Quantize.infer(&quantise),
         }
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
         let call = Call::of(args)?;
-        let y = HostTensor::from_f32(&outs[0].sizes, &product(&call, args)?)?;
-        match quantise_call(args, y.clone())? {
-            None => Ok(vec![y]),
+        let sums = product(&call, args)?;
+        let y = HostTensor::from_f32(&outs[0].sizes, &sums)?;
+        match quantise_call(args, y)? {
+            None => {
+                let mut values: Vec<f64> = sums.into_iter().map(f64::from).collect();
+                epilogue::finish(args, &mut values)?;
+                Ok(vec![HostTensor::from_f64s(DType::F32, outs[0].sizes.clone(), &values)?])
+            }
             Some(quantise) => Quantize.eval(&quantise, outs),
         }
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        lower::linear(&Call::of(args)?, args, &outs[0], cx)
+        let epilogue = Epilogue::of(args, cx)?;
+        lower::linear(&Call::of(args)?, args, &outs[0], epilogue, cx)
+    }
+
+    fn in_place(&self, _target: &str) -> InPlace {
+        InPlace::Update("residual")
     }
 }
 

@@ -3,7 +3,10 @@
 use super::{Call, Side};
 use crate::{
     base::{Error, Result, shape},
-    ops::{Args, Element, Lowering, Meta, Operand, Packing, Tensor},
+    ops::{
+        Args, Element, Lowering, Meta, Operand, Packing, Tensor,
+        epilogue::{Epilogue, InPlaceEpilogue, known},
+    },
     shader::{Access, DeviceClass, Dispatch, Region, kernels},
 };
 
@@ -17,6 +20,7 @@ pub(super) fn lower(
     call: &Call,
     args: &Args<Operand>,
     out: &Meta,
+    epilogue: Epilogue,
     cx: &mut Lowering<'_>,
 ) -> Result<Vec<Tensor>> {
     let side = args.tensor("side")?.constant().map_err(|error| error.at_operand("side"))?;
@@ -24,11 +28,15 @@ pub(super) fn lower(
     let row = call.side.stride();
     let side = side.restrided(vec![side.sizes[0], row], vec![row, 1], 0);
     let packing = Packing::Codes { bits: call.bits, offset: call.offset };
-    product(cx, args, ("input", packing), Factors::Floats { side, layout: call.side, bits: call.bits }, out)
+    let factors = Factors::Floats { side, layout: call.side, bits: call.bits };
+    let (y, epilogue) = epilogue.in_place(out, cx)?;
+    product(cx, args, ("input", packing), factors, y, epilogue)
 }
 
 pub(super) fn lower_ints(args: &Args<Operand>, out: &Meta, cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-    product(cx, args, ("self", Packing::Codes { bits: 8, offset: 0 }), Factors::None, out)
+    let packing = Packing::Codes { bits: 8, offset: 0 };
+    let y = cx.output(out)?;
+    product(cx, args, ("self", packing), Factors::None, y, InPlaceEpilogue::NONE)
 }
 
 fn product(
@@ -36,7 +44,8 @@ fn product(
     args: &Args<Operand>,
     (input, packing): (&str, Packing),
     factors: Factors,
-    out: &Meta,
+    y: Tensor,
+    epilogue: InPlaceEpilogue,
 ) -> Result<Vec<Tensor>> {
     let weight = args.tensor("weight")?.constant().map_err(|error| error.at_operand("weight"))?;
     let &[n, k] = weight.sizes() else { return Err(Error::internal("codes are no matrix")) };
@@ -46,7 +55,6 @@ fn product(
     }
     let codes = cx.packed_as(weight, packing, Element::I32)?;
     let x = cx.live(args.tensor(input)?)?;
-    let y = cx.output(out)?;
     if y.numel() == 0 {
         return Ok(vec![y]);
     }
@@ -56,6 +64,7 @@ fn product(
         codes: codes.restrided(vec![n.div_ceil(4), 4 * blocks], vec![4 * blocks, 1], 0),
         y: y.restrided(vec![rows, n], vec![n, 1], 0),
         factors,
+        epilogue,
     };
     launch.emit(cx)?;
     Ok(vec![y])
@@ -95,6 +104,7 @@ struct Launch {
     codes: Tensor,
     y: Tensor,
     factors: Factors,
+    epilogue: InPlaceEpilogue,
 }
 
 impl Launch {
@@ -158,6 +168,7 @@ impl Launch {
             y: narrowed(&self.y, 0, start, len),
             codes: self.codes.clone(),
             factors: self.factors.clone(),
+            epilogue: self.epilogue,
         };
         (piece(0, at), piece(at, self.rows() - at))
     }
@@ -170,6 +181,7 @@ impl Launch {
                 y: narrowed(&self.y, 1, 4 * start, last_column - 4 * start),
                 codes: narrowed(&self.codes, 0, start, end - start),
                 factors: self.factors.narrowed(start, end - start),
+                epilogue: self.epilogue,
             }
         };
         (piece(0, at), piece(at, self.codes.sizes[0]))
@@ -216,6 +228,8 @@ impl Launch {
             x_vec4: u32::from(self.x_vec4()),
             has_zeros: u32::from(layout.has_zeros),
             has_bias: u32::from(layout.has_bias),
+            adds_y: u32::from(self.epilogue.adds_y),
+            activation: known(self.epilogue.activation.in_linear_codes_row())?,
             ..Spec::default()
         };
         let [x, codes] = self.regions(side.region());
@@ -233,9 +247,12 @@ impl Launch {
             x_row_stride: 0,
             x_k_stride: u32_of(self.x.strides[1])?,
             y_row_stride: 0,
+            act_a: self.epilogue.activation.a,
+            act_b: self.epilogue.activation.b,
         };
         let groups = cx.groups_1d(self.codes.sizes[0], spec.local_x / SPLIT)?;
-        Ok(dispatch(axes, spec, operands, params, groups, cx.label()))
+        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
+        Ok(self.epilogue.with_access(dispatch))
     }
 
     fn tile_dispatch(&self, cx: &Lowering<'_>, side: &Tensor, layout: Side, bits: u8) -> Result<Dispatch> {
@@ -257,6 +274,8 @@ impl Launch {
             has_zeros: u32::from(layout.has_zeros),
             has_bias: u32::from(layout.has_bias),
             scales_last: u32::from(layout.groups == 1),
+            adds_y: u32::from(self.epilogue.adds_y),
+            activation: known(self.epilogue.activation.in_linear_codes())?,
         };
         let [x, codes] = self.regions(side.region());
         let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
@@ -273,8 +292,11 @@ impl Launch {
             x_row_stride: u32_of(self.x.strides[0])?,
             x_k_stride: u32_of(self.x.strides[1])?,
             y_row_stride: u32_of(self.y.strides[0])?,
+            act_a: self.epilogue.activation.a,
+            act_b: self.epilogue.activation.b,
         };
-        Ok(dispatch(axes, spec, operands, params, self.tile_groups(tile), cx.label()))
+        let dispatch = dispatch(axes, spec, operands, params, self.tile_groups(tile), cx.label());
+        Ok(self.epilogue.with_access(dispatch))
     }
 
     fn int_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {

@@ -15,6 +15,7 @@
 //! | `side` | a constant of float32, sizes `[ceil(N / 4), S]`: what [`Side`] says |
 //! | `offset` | subtracted from a code so that it fits as a signed number |
 //! | `groups`, `has_zeros`, `has_bias` | what `side` holds |
+//! | `residual`, `activation` and its arguments | what follows: see `epilogue` |
 //!
 //! K / `groups` is a multiple of the codes of a word where there are several groups. Sums are in 32 bits.
 
@@ -26,7 +27,8 @@ pub use int_mm::IntMm;
 pub use side::{Side, SideValues};
 
 use super::{
-    Args, Lowering, Meta, Op, Operand, Tensor,
+    Args, InPlace, Lowering, Meta, Op, Operand, Tensor,
+    epilogue::{self, Epilogue},
     linear::transposed,
     matmul::{self, Form},
 };
@@ -98,7 +100,9 @@ impl Op for LinearQ {
         if let Some(last) = sizes.last_mut() {
             *last = n;
         }
-        Ok(vec![Meta::new(input.dtype, sizes)])
+        let out = Meta::new(input.dtype, sizes);
+        epilogue::check(args, &out)?;
+        Ok(vec![out])
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
@@ -123,11 +127,17 @@ impl Op for LinearQ {
         for row in sums.chunks_exact_mut(n.max(1)) {
             row.iter_mut().zip(&side.bias).for_each(|(sum, &bias)| *sum += f64::from(bias));
         }
+        epilogue::finish(args, &mut sums)?;
         Ok(vec![HostTensor::from_f64s(outs[0].dtype, outs[0].sizes.clone(), &sums)?])
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
         let call = Call::of(args)?;
-        lower::lower(&call, args, &outs[0], cx)
+        let epilogue = Epilogue::of(args, cx)?;
+        lower::lower(&call, args, &outs[0], epilogue, cx)
+    }
+
+    fn in_place(&self, _target: &str) -> InPlace {
+        InPlace::Update("residual")
     }
 }
