@@ -16,46 +16,20 @@
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
-#include "lib/division.glsl"
+#include "lib/binary.glsl"
 #include "lib/pointwise.glsl"
-#include "lib/trigonometry.glsl"
 
 READS(0, a, T)
 READS(1, b, T)
 WRITES(2, y, T)
 PUSH(BASE(a) BASE(b) BASE(y) POINTWISE_PARAMS float number; float alpha; uint a_strides[4]; uint b_strides[4];)
 
-float hypotenuse(float u, float v) {
-    if (is_inf(u) || is_inf(v)) return INFINITY;
-    float large = nan_max(abs(u), abs(v));
-    float ratio = nan_min(abs(u), abs(v)) / large;
-    return large == 0.0 ? 0.0 : large * sqrt(1.0 + ratio * ratio);
-}
+#define CASE(name, expression) case name: return expression;
 
 float apply(float u, float v) {
     switch (op) {
-        case OP_ADD: return u + alpha * v;
-        case OP_MUL: return u * v;
-        case OP_DIV: return u / v;
-        case OP_DIV_TRUNC: return trunc(exact_quotient(u, v));
-        case OP_DIV_FLOOR: return floor_quotient(u, v);
-        case OP_MAXIMUM: return nan_max(u, v);
-        case OP_MINIMUM: return nan_min(u, v);
-        case OP_FMAX: return is_nan(u) ? v : (is_nan(v) ? u : nan_max(u, v));
-        case OP_FMIN: return is_nan(u) ? v : (is_nan(v) ? u : nan_min(u, v));
-        case OP_FMOD: return exact_fmod(u, v);
-        case OP_REMAINDER: return floor_mod(u, v);
-        case OP_POW: return safe_pow(u, v);
-        case OP_ATAN2: return safe_atan2(u, v);
-        case OP_HYPOT: return hypotenuse(u, v);
-        case OP_COPYSIGN: return uintBitsToFloat(magnitude_bits(u) | (floatBitsToUint(v) & 0x80000000u));
-        case OP_GLU: return u * safe_sigmoid(v);
-        case OP_ROOT: {
-            if (u < 0.0) return NAN;
-            float root = sqrt(u);
-            return v < 0.0 ? 1.0 / root : root;
-        }
-        default: return is_nan(u) || u > 0.0 ? u : u * v;
+        BINARY_FUNCTIONS(CASE)
+        default: return u;
     }
 }
 

@@ -106,6 +106,9 @@ fn module(number: usize, index: &Index) -> String {
     text += "use super::super::{Dispatch, KernelRef, Operand, OperandAccess, Region, TemplateId};\n";
     axes(&mut text, number, index);
     spec(&mut text, index);
+    for names in &index.header.names {
+        enumeration(&mut text, "number", &names.name, &names.values);
+    }
     params(&mut text, index);
     operands(&mut text, index);
     text += "/// One launch of the kernel.\n\
@@ -171,11 +174,19 @@ fn spec(text: &mut String, index: &Index) {
 fn enumeration(text: &mut String, what: &str, name: &str, values: &[String]) {
     let member = |value: &String| format!("/// `{name} = {value}`.\n{},\n", variant_name(name, value));
     let members: String = values.iter().map(member).collect();
+    let kind = camel(name);
+    let all: String = values.iter().map(|value| format!("{kind}::{}, ", variant_name(name, value))).collect();
     let _ = writeln!(
         text,
         "/// Values of the {what} `{name}`.\n#[derive(Debug, Clone, Copy, PartialEq, Eq)]\n#[repr(u16)]\n\
-         pub enum {} {{\n{members}}}",
-        camel(name)
+         pub enum {kind} {{\n{members}}}\n\
+         impl {kind} {{\n/// All values, in order.\npub const ALL: &'static [{kind}] = &[{all}];\n\
+         const NAMES: &'static [&'static str] = &{values:?};\n\
+         /// The name in the header.\n\
+         pub fn name(self) -> &'static str {{ Self::NAMES.get(self as usize).copied().unwrap_or(\"\") }}\n\
+         /// The value of that name.\n\
+         pub fn named(name: &str) -> Option<{kind}> {{\n\
+         Self::ALL.get(Self::NAMES.iter().position(|known| *known == name)?).copied() }}\n}}",
     );
 }
 

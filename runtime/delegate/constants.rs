@@ -65,7 +65,7 @@ impl Context {
         let mut batch = Batch::new(self, lens.iter().fold(0, |sum, &len| sum.saturating_add(aligned(len))))?;
         let mut packed = Vec::with_capacity(prepacks.len());
         for (&prepack, len_bytes) in prepacks.iter().zip(lens) {
-            let name = prepack.constant().constant().name();
+            let name = prepack.name();
             let buffer =
                 self.gpu().create_buffer(&BufferDesc { name, size_bytes: len_bytes.max(4) as u64 })?;
             batch.add(&buffer, len_bytes, |offset, out| prepack.write(offset, out))?;

@@ -80,7 +80,7 @@ impl Activation {
 
     /// The function of `v`.
     pub fn apply(&self, v: f64) -> f64 {
-        unary::eval_float(self.function, f64::from(self.a), f64::from(self.b), v)
+        unary::eval_float(self.function, [self.a, self.b, 0.0].map(f64::from), v)
     }
 }
 

@@ -303,7 +303,8 @@ impl<'p> Lowering<'p> {
     pub fn packed(&mut self, constant: &TensorRef, packing: Packing) -> Result<Tensor> {
         let element = self.element_of(constant.dtype());
         let rounds_to_f16 = self.round_mode(constant.dtype(), element) == round_mode::F16;
-        self.prepacked(Prepack::new(constant.clone(), packing, element, rounds_to_f16))
+        let prepack = Prepack::new(constant.clone(), packing, element, rounds_to_f16);
+        self.prepacked(prepack, constant.dtype(), element, constant.sizes())
     }
 
     /// As [`Lowering::packed`], with elements of the kind `element` whatever the precision of the node.
@@ -311,19 +312,33 @@ impl<'p> Lowering<'p> {
     /// # Errors
     /// As [`Lowering::packed`].
     pub fn packed_as(&mut self, constant: &TensorRef, packing: Packing, element: Element) -> Result<Tensor> {
-        self.prepacked(Prepack::new(constant.clone(), packing, element, false))
+        let prepack = Prepack::new(constant.clone(), packing, element, false);
+        self.prepacked(prepack, constant.dtype(), element, constant.sizes())
     }
 
-    fn prepacked(&mut self, prepack: Prepack) -> Result<Tensor> {
-        let (constant, element) = (prepack.constant().clone(), prepack.element());
-        let dtype = constant.dtype();
+    /// Words in device memory that a kernel of the current node reads besides its operands.
+    ///
+    /// # Errors
+    /// As [`Lowering::packed`].
+    pub fn words(&mut self, words: &[u32]) -> Result<Tensor> {
+        let prepack = Prepack::Words { name: self.label(), words: words.into() };
+        self.prepacked(prepack, DType::I32, Element::I32, &[words.len()])
+    }
+
+    fn prepacked(
+        &mut self,
+        prepack: Prepack,
+        dtype: DType,
+        element: Element,
+        sizes: &[usize],
+    ) -> Result<Tensor> {
         let len_bytes = prepack.len_bytes()?;
         self.check_size(&[len_bytes / element.size_bytes()], element)?;
         let key = prepack.key();
         let storage = match self.pack_storages.get(&key) {
             Some(&storage) => storage,
             None => {
-                let name = constant.constant().name().to_string();
+                let name = prepack.name().to_string();
                 let storage =
                     self.add_storage(StorageKind::Constant(self.prepacks.len()), len_bytes as u64, name);
                 self.prepacks.push(prepack);
@@ -331,8 +346,7 @@ impl<'p> Lowering<'p> {
                 storage
             }
         };
-        let sizes = constant.sizes().to_vec();
-        let strides = shape::contiguous_strides(&sizes);
+        let (sizes, strides) = (sizes.to_vec(), shape::contiguous_strides(sizes));
         Ok(Tensor { storage, dtype, element, sizes, strides, offset_elems: 0 })
     }
 

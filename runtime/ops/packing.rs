@@ -3,6 +3,8 @@
 //! Nothing is held: each call writes one range of the packed bytes, so a caller with a small staging buffer can
 //! pack a weight of any size.
 
+use std::sync::Arc;
+
 use half::f16;
 
 use super::Element;
@@ -58,20 +60,40 @@ impl Packing {
 
 /// What makes two prepacks the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PackKey {
-    payload: PayloadId,
-    dtype: DType,
-    sizes: Vec<usize>,
-    strides: Vec<usize>,
-    offset_elems: usize,
-    packing: Packing,
-    element: Element,
-    rounds_to_f16: bool,
+pub struct PackKey(Key);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Constant {
+        payload: PayloadId,
+        dtype: DType,
+        sizes: Vec<usize>,
+        strides: Vec<usize>,
+        offset_elems: usize,
+        packing: Packing,
+        element: Element,
+        rounds_to_f16: bool,
+    },
+    Words(Arc<[u32]>),
 }
 
-/// A constant to be laid out on the device, once, at build.
+/// What is to be laid out on the device, once, at build.
 #[derive(Clone, Debug)]
-pub struct Prepack {
+pub enum Prepack {
+    /// A constant of the program.
+    Constant(PackedRef),
+    /// Words that a kernel reads besides its operands, which the plan itself made.
+    Words {
+        /// The node that they are for.
+        name: String,
+        /// The words.
+        words: Arc<[u32]>,
+    },
+}
+
+/// A constant in a packing.
+#[derive(Clone, Debug)]
+pub struct PackedRef {
     constant: TensorRef,
     packing: Packing,
     element: Element,
@@ -82,28 +104,59 @@ impl Prepack {
     /// Asks for `constant` in `packing` with elements of kind `element`; `rounds_to_f16` says that 32-bit floats are
     /// to hold half-precision values (a device without 16-bit storage).
     pub fn new(constant: TensorRef, packing: Packing, element: Element, rounds_to_f16: bool) -> Prepack {
-        Prepack { constant, packing, element, rounds_to_f16 }
+        Prepack::Constant(PackedRef { constant, packing, element, rounds_to_f16 })
     }
 
-    /// The constant.
-    pub fn constant(&self) -> &TensorRef {
-        &self.constant
-    }
-
-    /// The layout.
-    pub fn packing(&self) -> Packing {
-        self.packing
-    }
-
-    /// The element kind.
-    pub fn element(&self) -> Element {
-        self.element
+    /// The constant's name, or that of the node which words are for.
+    pub fn name(&self) -> &str {
+        match self {
+            Prepack::Constant(packed) => packed.constant.constant().name(),
+            Prepack::Words { name, .. } => name,
+        }
     }
 
     /// Equal for two requests exactly when they give the same bytes.
     pub fn key(&self) -> PackKey {
+        PackKey(match self {
+            Prepack::Constant(packed) => packed.key(),
+            Prepack::Words { words, .. } => Key::Words(Arc::clone(words)),
+        })
+    }
+
+    /// Bytes on the device.
+    ///
+    /// # Errors
+    /// When they do not fit `usize`, or the packing wants another rank.
+    pub fn len_bytes(&self) -> Result<usize> {
+        match self {
+            Prepack::Constant(packed) => packed.len_bytes(),
+            Prepack::Words { words, .. } => Ok(words.len() * size_of::<u32>()),
+        }
+    }
+
+    /// Writes packed bytes `offset_bytes..offset_bytes + out.len()`; both are multiples of 4 elements' bytes, or the
+    /// range ends with the packed constant.
+    ///
+    /// # Errors
+    /// A damaged file, or an integer that does not fit 32 bits.
+    pub fn write(&self, offset_bytes: usize, out: &mut [u8]) -> Result<()> {
+        match self {
+            Prepack::Constant(packed) => packed.write(offset_bytes, out),
+            Prepack::Words { words, .. } => {
+                let words = words.iter().skip(offset_bytes / size_of::<u32>());
+                for (slot, word) in out.chunks_exact_mut(size_of::<u32>()).zip(words) {
+                    slot.copy_from_slice(&word.to_le_bytes());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl PackedRef {
+    fn key(&self) -> Key {
         let constant = self.constant.constant();
-        PackKey {
+        Key::Constant {
             payload: constant.payload().id(),
             dtype: constant.dtype(),
             sizes: constant.sizes().to_vec(),
@@ -115,11 +168,7 @@ impl Prepack {
         }
     }
 
-    /// Bytes of the packed constant.
-    ///
-    /// # Errors
-    /// When they do not fit `usize`, or the packing wants another rank.
-    pub fn len_bytes(&self) -> Result<usize> {
+    fn len_bytes(&self) -> Result<usize> {
         let sizes = self.constant.sizes();
         let elems = match self.packing {
             Packing::Contiguous => crate::base::shape::numel(sizes)?,
@@ -150,12 +199,7 @@ impl Prepack {
         }
     }
 
-    /// Writes packed bytes `offset_bytes..offset_bytes + out.len()`; both are multiples of 4 elements' bytes, or the
-    /// range ends with the packed constant.
-    ///
-    /// # Errors
-    /// A damaged file, or an integer that does not fit 32 bits.
-    pub fn write(&self, offset_bytes: usize, out: &mut [u8]) -> Result<()> {
+    fn write(&self, offset_bytes: usize, out: &mut [u8]) -> Result<()> {
         let source = Source::new(self)?;
         let width = self.element.size_bytes();
         let first = offset_bytes / width;
@@ -258,7 +302,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    fn new(prepack: &'a Prepack) -> Result<Source<'a>> {
+    fn new(prepack: &'a PackedRef) -> Result<Source<'a>> {
         let constant = prepack.constant.constant();
         Ok(Source {
             name: constant.name(),
@@ -360,103 +404,4 @@ fn clamped_f16(value: f32) -> f16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ir::{Constness, parse_graph};
-
-    fn prepack(text: &str, packing: Packing, element: Element) -> Prepack {
-        let graph = parse_graph(text).unwrap();
-        let constness = Constness::analyse(&graph).unwrap();
-        let constant = constness.tensor_ref(&graph, graph.value_named("w").unwrap()).unwrap();
-        Prepack::new(constant, packing, element, false)
-    }
-
-    #[test]
-    fn panels_hold_four_rows_side_by_side() {
-        let prepack =
-            prepack("graph g\ninput %w: float32[5, 3] = parameter \"w\"", Packing::Panels4, Element::F32);
-        let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
-        assert_eq!(bytes.len(), 2 * 4 * 3 * 4);
-        prepack.write(0, &mut bytes).unwrap();
-        let packed: Vec<f32> =
-            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-        let plain = prepack.constant().constant().to_tensor().unwrap().to_f32s();
-        for n in 0..8 {
-            for k in 0..3 {
-                let want = if n < 5 { plain[n * 3 + k] } else { 0.0 };
-                assert_eq!(packed[((n / 4) * 3 + k) * 4 + n % 4], want, "({n}, {k})");
-            }
-        }
-    }
-
-    #[test]
-    fn codes_lie_in_words_of_one_row() {
-        for (dtype, bits, offset) in [("int8", 8, 0), ("uint8", 8, 128), ("int8", 4, 0), ("uint8", 4, 8)] {
-            let text = format!("graph g\ninput %w: {dtype}[5, 11] = parameter \"w\"");
-            let prepack = prepack(&text, Packing::Codes { bits, offset }, Element::I32);
-            let blocks = if bits == 8 { 3 } else { 2 };
-            let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
-            assert_eq!(bytes.len(), 2 * blocks * 16);
-            prepack.write(0, &mut bytes).unwrap();
-            let plain = prepack.constant().constant().to_tensor().unwrap().to_i64s();
-            let words: Vec<u32> =
-                bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-            let (codes_a_word, mask) = (32 / usize::from(bits), (1u32 << bits) - 1);
-            for n in 0..8 {
-                for k in 0..blocks * codes_a_word {
-                    let word = words[((n / 4) * blocks + k / codes_a_word) * 4 + n % 4];
-                    let got = word >> (k % codes_a_word * usize::from(bits)) & mask;
-                    let want = if n < 5 && k < 11 { plain[n * 11 + k] - i64::from(offset) } else { 0 };
-                    assert_eq!(got, want as u32 & mask, "{dtype} in {bits} bits at ({n}, {k})");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn split_bytes_lie_as_codes_of_4_bits() {
-        let order =
-            |bits: u8| (0..8 / bits).map(|i| split_code(0b11_01_10_00, bits, i.into())).collect::<Vec<_>>();
-        assert_eq!((order(4), order(2)), (vec![13, 8], vec![0, 2, 1, 3]));
-        for bits in [4u8, 2] {
-            let text = "graph g\ninput %w: uint8[5, 3] = parameter \"w\"";
-            let prepack = prepack(text, Packing::Split { bits }, Element::I32);
-            let (each, plain) = (8 / usize::from(bits), prepack.constant().constant().to_tensor().unwrap());
-            let (k, blocks) = (3 * each, (3 * each).div_ceil(8));
-            let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
-            assert_eq!(bytes.len(), 2 * blocks * 16);
-            prepack.write(0, &mut bytes).unwrap();
-            let words: Vec<u32> =
-                bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-            for n in 0..8 {
-                for column in 0..blocks * 8 {
-                    let got = words[((n / 4) * blocks + column / 8) * 4 + n % 4] >> (column % 8 * 4) & 15;
-                    let is_inside = n < 5 && column < k;
-                    let code = |byte: u8| i32::from(split_code(byte, bits, column)) - (1 << (bits - 1));
-                    let want = if is_inside { code(plain.bytes()[n * 3 + column / each]) } else { 0 };
-                    assert_eq!(got, want as u32 & 15, "{bits} bits at ({n}, {column})");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn pieces_equal_the_whole() {
-        let prepack =
-            prepack("graph g\ninput %w: float32[6, 10] = parameter \"w\"", Packing::Panels4, Element::F16);
-        let mut whole = vec![0u8; prepack.len_bytes().unwrap()];
-        prepack.write(0, &mut whole).unwrap();
-        let mut pieces = vec![0u8; whole.len()];
-        for (index, piece) in pieces.chunks_mut(24).enumerate() {
-            prepack.write(index * 24, piece).unwrap();
-        }
-        assert_eq!(whole, pieces);
-    }
-
-    #[test]
-    fn halves_clamp_finite_values_only() {
-        assert_eq!(clamped_f16(-1e9).to_f32(), -65504.0);
-        assert_eq!(clamped_f16(f32::NEG_INFINITY).to_f32(), f32::NEG_INFINITY);
-        assert!(clamped_f16(f32::NAN).is_nan());
-    }
-}
+mod tests;

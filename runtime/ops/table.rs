@@ -1,7 +1,7 @@
 //! The table of op families: one line each.
 
 use super::{
-    Op, arg_reduce, attention, batch_norm, binary, cast, choose, compare, conv, create, embedding_q,
+    Op, arg_reduce, attention, batch_norm, binary, cast, chain, choose, compare, conv, create, embedding_q,
     epilogue, index, int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize, rearrange,
     reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
@@ -16,6 +16,7 @@ pub static OPS: &[&dyn Op] = &[
     &binary::Gates,
     &binary::TensorClamp,
     &cast::Cast,
+    &chain::Chain,
     &choose::Choose,
     &compare::Compare,
     &conv::Conv,

@@ -5,6 +5,7 @@
 
 mod dead_code;
 mod decision;
+mod elementwise;
 mod epilogue;
 mod evaluate;
 mod fold;
@@ -34,7 +35,7 @@ pub struct Options {
     pub fold: FoldLimits,
     /// How weights lie that were packed in 4 bits before the export; such a program is refused when this is `None`.
     pub int4pack_layout: Option<Int4PackLayout>,
-    /// Leaves each node of the rewritten program on its own: no epilogues.
+    /// Leaves each node of the rewritten program on its own: no epilogues and no chains.
     pub unfused: bool,
     /// Names of nodes that must stay on their own.
     pub pinned: HashSet<String>,
@@ -55,7 +56,7 @@ pub struct Optimised {
 }
 
 impl Optimised {
-    /// How many nodes there are of each op after linear rewrite, constant folding and dead code, before epilogues, by
+    /// How many nodes there are of each op after linear rewrite, constant folding and dead code, before epilogues and chains, by
     /// base name (`add` of `aten.add.Tensor`). Arithmetic on host scalars is not counted.
     pub fn ops(&self) -> &BTreeMap<String, usize> {
         &self.ops
@@ -102,6 +103,9 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
         fusions.extend(epilogue::run(graph, &options.pinned)?);
         dead_code::run(graph);
         checked(graph, "epilogues")?;
+        fusions.extend(elementwise::run(graph, &options.pinned)?);
+        dead_code::run(graph);
+        checked(graph, "element-wise fusion")?;
     }
     Ok(Optimised { method, decisions, fusions, warnings, ops })
 }

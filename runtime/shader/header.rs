@@ -8,6 +8,7 @@
 //! //! axis dtype = f32 f16                        a build axis; the text is compiled once per value
 //! //! spec 0 round_mode = 0                       a spec constant: id, name, default
 //! //! values op = neg abs exp                      names of a spec constant's values, from 0 up
+//! //! names step = add mul                         names of other numbers, from 0 up: STEP_ADD, STEP_MUL
 //! //! local local_x                               the spec constants that give the work-group size
 //! //! shared 1024                                 bytes of shared memory at the default spec values
 //! //! needs dtype=f16 : storage_16bit             device features, for the points that match
@@ -76,6 +77,8 @@ pub struct Header {
     pub axes: Vec<Axis>,
     /// Specialisation constants in header order.
     pub specs: Vec<SpecConstant>,
+    /// Named numbers that are no spec constant's values, such as operation codes that a kernel reads from a buffer.
+    pub names: Vec<Axis>,
     /// Names of the spec constants that give the work-group size in x, y and z.
     pub local: Vec<String>,
     /// Shared memory in bytes at the default spec values.
@@ -113,6 +116,7 @@ impl Header {
             "axis" => self.axes.push(parse_axis(rest)?),
             "spec" => self.specs.push(parse_spec(rest)?),
             "values" => self.values(rest)?,
+            "names" => self.names.push(parse_axis(rest)?),
             "local" => self.local = rest.split_whitespace().map(str::to_owned).collect(),
             "shared" => self.shared_bytes = parse_u32(rest)?,
             "needs" => self.needs.push(parse_needs(rest)?),
@@ -136,6 +140,7 @@ impl Header {
         lines.extend(self.specs.iter().map(|s| format!("spec {} {} = {}", s.id, s.name, s.default)));
         let named = self.specs.iter().filter(|spec| !spec.values.is_empty());
         lines.extend(named.map(|s| format!("values {} = {}", s.name, s.values.join(" "))));
+        lines.extend(self.names.iter().map(|n| format!("names {} = {}", n.name, n.values.join(" "))));
         if !self.local.is_empty() {
             lines.push(format!("local {}", self.local.join(" ")));
         }
@@ -164,7 +169,8 @@ impl Header {
             Some(_) => {}
         }
         unique("axis", self.axes.iter().map(|axis| axis.name.clone()))?;
-        unique("spec constant", self.specs.iter().map(|spec| spec.name.clone()))?;
+        let names = self.names.iter().map(|names| names.name.clone());
+        unique("spec constant", self.specs.iter().map(|spec| spec.name.clone()).chain(names))?;
         unique("spec id", self.specs.iter().map(|spec| spec.id.to_string()))?;
         for spec in self.specs.iter().filter(|spec| !spec.values.is_empty()) {
             if spec.values.len() <= spec.default as usize {
@@ -300,7 +306,7 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = "//! Softmax.\n//! axis dtype = f32 f16\n//! axis access = ssbo bda\n\
-        //! spec 0 round_mode = 0\n//! spec 1 local_x = 64\n//! spec 2 op = 1\n//! values op = neg abs\n//! local local_x\n//! shared 256\n\
+        //! spec 0 round_mode = 0\n//! spec 1 local_x = 64\n//! spec 2 op = 1\n//! values op = neg abs\n//! names step = add mul\n//! local local_x\n//! shared 256\n\
         //! needs dtype=f16 : storage_16bit\n//! skip dtype=f16 access=bda\n#include \"lib/access.glsl\"\n//! late\n";
 
     #[test]
@@ -312,6 +318,7 @@ mod tests {
             SpecConstant { id: 1, name: "local_x".into(), default: 64, values: vec![] }
         );
         assert_eq!((header.shared_bytes, header.local.len()), (256, 1));
+        assert_eq!((&*header.names[0].name, &header.names[0].values[1]), ("step", &"mul".to_owned()));
         let points: Vec<String> = header.points().iter().map(point_text).collect();
         assert_eq!(points, ["dtype=f32 access=ssbo", "dtype=f32 access=bda", "dtype=f16 access=ssbo"]);
     }
@@ -343,5 +350,6 @@ mod tests {
         assert!(fault("spec 2 op = 1", "spec 2 op = 2").contains("op has no name"));
         assert!(fault("values op", "values mode").contains("`mode`"));
         assert!(fault("spec 1 local_x", "spec 0 local_x").contains("spec id `0`"));
+        assert!(fault("names step", "names op").contains("`op` is declared twice"));
     }
 }

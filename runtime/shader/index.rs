@@ -178,7 +178,9 @@ impl Index {
             "push" => self.push.push(parse_push(rest)?),
             "param" => self.params.push(parse_param(rest)?),
             "variant" => self.variants.push(parse_variant(rest)?),
-            "axis" | "spec" | "values" | "local" | "shared" | "needs" | "skip" => self.header.line(line)?,
+            "axis" | "spec" | "values" | "names" | "local" | "shared" | "needs" | "skip" => {
+                self.header.line(line)?;
+            }
             _ => return Err(format!("unknown entry `{word}`")),
         }
         Ok(())

@@ -33,7 +33,8 @@ def own(f, name, op, args, outputs, tol=None):
 
 
 def head_of(name, op, args):
-    texts = ",".join(f'{{"name":"{key}",{value_text(value, "")}}}' for key, value in args)
+    kind = lambda value: "Tensor" if isinstance(value, list) else ""
+    texts = ",".join(f'{{"name":"{key}",{value_text(value, kind(value))}}}' for key, value in args)
     return f'{{"name":"{name}","op":"vkdelegate.{op}.default","args":[{texts}]'
 
 

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod chains;
 mod dynamic;
 mod faults;
 mod guards;

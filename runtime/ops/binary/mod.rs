@@ -172,6 +172,60 @@ impl Op for Binary {
     }
 }
 
+/// A call whose result is float, as the kernel for floats takes it.
+pub(super) struct FloatCall<'a, T> {
+    pub op: binary::Op,
+    pub left: Input<'a, T>,
+    pub right: Input<'a, T>,
+    pub alpha: f32,
+}
+
+/// What a call whose result is float asks of the kernel; `None` for any other call.
+///
+/// # Errors
+/// An operand that is neither a tensor nor a number, a rounding mode that is not known.
+pub(super) fn float_call<T: Typed>(args: &Args<T>) -> Result<Option<FloatCall<'_, T>>> {
+    let call = Call::of(args)?;
+    if !call.dtype().is_float() {
+        return Ok(None);
+    }
+    let Call { function, left, right, alpha } = call;
+    let alpha = alpha.as_f64() as f32;
+    Ok(float_op(function).map(|op| FloatCall { op, left, right, alpha }))
+}
+
+/// A function of two floats, on the host.
+pub(super) fn eval_float(op: binary::Op, a: f64, b: f64, alpha: f64) -> f64 {
+    let function = FLOAT_FUNCTIONS.iter().find(|(_, known)| *known == op);
+    function.map_or(f64::NAN, |(function, _)| eval::of_floats(*function, a, b, alpha))
+}
+
+/// What the kernel for floats calls its functions.
+const FLOAT_FUNCTIONS: &[(Function, binary::Op)] = &[
+    (Function::Add, binary::Op::Add),
+    (Function::Mul, binary::Op::Mul),
+    (Function::Div, binary::Op::Div),
+    (Function::DivTrunc, binary::Op::DivTrunc),
+    (Function::DivFloor, binary::Op::DivFloor),
+    (Function::Maximum, binary::Op::Maximum),
+    (Function::Minimum, binary::Op::Minimum),
+    (Function::Fmax, binary::Op::Fmax),
+    (Function::Fmin, binary::Op::Fmin),
+    (Function::Fmod, binary::Op::Fmod),
+    (Function::Remainder, binary::Op::Remainder),
+    (Function::Pow, binary::Op::Pow),
+    (Function::Root, binary::Op::Root),
+    (Function::Atan2, binary::Op::Atan2),
+    (Function::Hypot, binary::Op::Hypot),
+    (Function::Copysign, binary::Op::Copysign),
+    (Function::Glu, binary::Op::Glu),
+    (Function::Prelu, binary::Op::Prelu),
+];
+
+fn float_op(function: Function) -> Option<binary::Op> {
+    FLOAT_FUNCTIONS.iter().find(|(known, _)| *known == function).map(|(_, op)| *op)
+}
+
 /// Refuses the dtypes that PyTorch refuses.
 fn check_dtypes(base: &str, call: &Call<'_, Meta>, dtype: DType) -> Result<()> {
     let is_bool = |input: Input<'_, Meta>| match input {
@@ -257,28 +311,9 @@ fn lower_floats(
     alpha: Scalar,
     out: &Tensor,
 ) -> Result<()> {
-    use binary::{Axes, Op, Operands, Params, Spec};
-    let op = match function {
-        Function::Add => Op::Add,
-        Function::Mul => Op::Mul,
-        Function::Div => Op::Div,
-        Function::DivTrunc => Op::DivTrunc,
-        Function::DivFloor => Op::DivFloor,
-        Function::Maximum => Op::Maximum,
-        Function::Minimum => Op::Minimum,
-        Function::Fmax => Op::Fmax,
-        Function::Fmin => Op::Fmin,
-        Function::Fmod => Op::Fmod,
-        Function::Remainder => Op::Remainder,
-        Function::Pow => Op::Pow,
-        Function::Root => Op::Root,
-        Function::Atan2 => Op::Atan2,
-        Function::Hypot => Op::Hypot,
-        Function::Copysign => Op::Copysign,
-        Function::Glu => Op::Glu,
-        Function::Prelu => Op::Prelu,
-        _ => return Err(Error::internal("a bitwise function of floats was not refused")),
-    };
+    use binary::{Axes, Operands, Params, Spec};
+    let op =
+        float_op(function).ok_or_else(|| Error::internal("a bitwise function of floats was not refused"))?;
     let axes = Axes { dtype: float_axis!(binary, out.element)? };
     let round_mode = cx.round_mode(out.dtype, out.element);
     let spec = Spec { round_mode, op, number_side: sides.number_side, ..Spec::default() };

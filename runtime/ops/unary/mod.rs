@@ -8,7 +8,10 @@
 mod call;
 mod eval;
 
-use super::{Args, InPlace, Lowering, Meta, Op, Operand, Tensor, elementwise, operands};
+use super::{
+    Args, InPlace, Lowering, Meta, Op, Operand, Tensor, elementwise,
+    operands::{self, Typed},
+};
 use crate::{
     base::{DType, HostTensor, Result},
     shader::kernels::{predicate, unary, unary_int},
@@ -90,9 +93,30 @@ pub(super) fn float_function<T>(args: &Args<T>) -> Result<Option<(unary::Op, f64
     Ok(function.map(|FloatFunction { op, a, b, .. }| (op, a, b)))
 }
 
-/// A function of a float with two numbers, on the host.
-pub(super) fn eval_float(op: unary::Op, a: f64, b: f64, v: f64) -> f64 {
-    eval::of_float(&FloatFunction { op, a, b, c: 0.0 }, v)
+/// A call that gives floats of its tensor's dtype.
+pub(super) struct FloatCall<'a, T> {
+    pub x: &'a T,
+    /// The function with its numbers a, b and c; `None` where the result is the tensor.
+    pub function: Option<(unary::Op, [f32; 3])>,
+}
+
+/// What a call that gives floats of its tensor's dtype asks of the kernel; `None` for any other call.
+///
+/// # Errors
+/// As [`Op::infer`].
+pub(super) fn float_call<T: Typed>(args: &Args<T>) -> Result<Option<FloatCall<'_, T>>> {
+    let x = call::tensor(args)?;
+    let function = match Call::of(args)? {
+        Call::Floats(FloatFunction { op, a, b, c }) => Some((op, [a as f32, b as f32, c as f32])),
+        Call::Identity => None,
+        Call::Test(_) | Call::Ints(_) => return Ok(None),
+    };
+    Ok(x.dtype().is_float().then_some(FloatCall { x, function }))
+}
+
+/// A function of a float with its numbers a, b and c, on the host.
+pub(super) fn eval_float(op: unary::Op, [a, b, c]: [f64; 3], v: f64) -> f64 {
+    eval::of_float(&FloatFunction { op, a, b, c }, v)
 }
 
 fn float_dtype(dtype: DType) -> DType {

@@ -80,6 +80,12 @@ fn macros(header: &Header, point: &Point) -> Vec<(String, String)> {
     macros.extend(
         header.needs_of(point).iter().map(|need| (format!("NEEDS_{}", need.to_uppercase()), "1".to_owned())),
     );
+    for names in &header.names {
+        let upper = names.name.to_uppercase();
+        let numbered = names.values.iter().enumerate();
+        macros
+            .extend(numbered.map(|(n, name)| (format!("{upper}_{}", name.to_uppercase()), format!("{n}u"))));
+    }
     let mut declarations = String::new();
     for spec in &header.specs {
         let upper = spec.name.to_uppercase();
