@@ -115,7 +115,7 @@ fn module(number: usize, index: &Index) -> String {
         pub fn dispatch(axes: Axes, spec: Spec, operands: Operands, params: Params, groups: [u32; 3], \
         label: impl Into<String>) -> Dispatch {\n\
         Dispatch { kernel: axes.kernel(), operands: operands.in_slot_order(), params: params.to_bytes(), \
-        spec: spec.to_pairs(), groups, label: label.into() }\n}\n}\n";
+        spec: spec.to_pairs(), groups, label: label.into(), ops: 0, choice: None }\n}\n}\n";
     text
 }
 

@@ -1,13 +1,15 @@
 //! Product of integers with packed 8-bit codes: y[m, n] = sum over k of x[m, k] code[n, k], exact in 32 bits.
 //!
 //! Tiles of `tile_m` rows and 4 columns an invocation. Codes lie as `lib/codes.glsl` says, with 8 bits each. Work
-//! groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns. Sums wrap at 32 bits.
+//! groups: x counts groups of `local_y` tiles of rows, y groups of `local_x` panels of 4 columns. Sums wrap at 32 bits.
 //! axis tile_m = 1 4 16
 //! axis access = ssbo bda
 //! spec 1 local_x = 32
 //! spec 2 x_vec4 = 0
-//! local local_x
+//! spec 3 local_y = 1
+//! local local_x local_y
 #include "lib/access.glsl"
+#include "lib/tiles.glsl"
 
 READS(0, x, int)
 READS(1, codes, int)
@@ -27,8 +29,8 @@ ivec4 load_x4(uint at) {
 
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (panel * 4u >= n) return;
-    uint first_row = gl_WorkGroupID.x * TILE_M;
+    uint first_row = tile_of_rows() * TILE_M;
+    if (panel * 4u >= n || first_row >= m) return;
     uint x_at[TILE_M];
     ivec4 sums[TILE_M];
     for (uint r = 0u; r < TILE_M; r++) {

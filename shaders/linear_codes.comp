@@ -1,8 +1,8 @@
 //! Linear with quantised weights: tiles of `tile_m` rows and 4 columns an invocation.
 //!
 //! With `scales_last` there is one group, and sums are scaled at the end; else each weight is, or for one row each
-//! group's sum. Work groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns. All invocations of a
-//! group read the same rows of x. Parameters and layouts: see `lib/codes.glsl`.
+//! group's sum. Work groups: x counts groups of `local_y` tiles of rows, y groups of `local_x` panels of 4
+//! columns. Parameters and layouts: see `lib/codes.glsl`.
 //! axis dtype = f32 f16
 //! axis bits = 4 8
 //! axis tile_m = 1 4 16
@@ -15,10 +15,12 @@
 //! spec 5 scales_last = 0
 //! spec 6 adds_y = 0
 //! spec 7 activation = 0
+//! spec 8 local_y = 1
 //! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
-//! local local_x
+//! local local_x local_y
 //! needs dtype=f16 : storage_16bit
 #include "lib/codes.glsl"
+#include "lib/tiles.glsl"
 
 vec4 weight4(ivec4 words, uint i, vec4 zeros, vec4 scales) {
     vec4 w = code4(words, i) - zeros;
@@ -27,8 +29,8 @@ vec4 weight4(ivec4 words, uint i, vec4 zeros, vec4 scales) {
 
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (panel * 4u >= n) return;
-    uint first_row = gl_WorkGroupID.x * TILE_M;
+    uint first_row = tile_of_rows() * TILE_M;
+    if (panel * 4u >= n || first_row >= m) return;
     uint x_at[TILE_M];
     vec4 sums[TILE_M];
     for (uint r = 0u; r < TILE_M; r++) {

@@ -2,8 +2,8 @@
 //!
 //! `outcome` floats scales the sums, codes quantises them after that, ints stores them as they are. `x_vec4` says that
 //! groups begin at multiples of 4 words of x; `wide` (with tile_m = 1) that sums take 64 bits; `one_group` that there is one,
-//! which saves the registers of the scaled sums. Work groups: x counts tiles of rows, y groups of `local_x` panels of 4
-//! columns. Parameters and layouts: see `lib/dots.glsl`.
+//! which saves the registers of the scaled sums. Work groups: x counts groups of `local_y` tiles of rows, y groups of
+//! `local_x` panels of 4 columns. Parameters and layouts: see `lib/dots.glsl`.
 //! axis dtype = f32 f16
 //! axis dot = packed plain
 //! axis bits = 4 8
@@ -20,12 +20,14 @@
 //! spec 8 one_group = 0
 //! spec 9 adds_y = 0
 //! spec 10 activation = 0
+//! spec 11 local_y = 1
 //! values outcome = floats codes ints
 //! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
-//! local local_x
+//! local local_x local_y
 //! needs dtype=f16 : storage_16bit
 //! needs dot=packed : integer_dot
 #include "lib/dots.glsl"
+#include "lib/tiles.glsl"
 
 const uint STEP = 4u / BLOCK_WORDS;         // blocks that meet 4 words of x
 const uint PIECE = 65536u / BLOCK;          // blocks whose products' sum fits 32 bits
@@ -36,12 +38,12 @@ uvec4 load_x4(uint at) {
 }
 
 // Of x; rows past the end repeat the last.
-uint row_of(uint r) { return first_row + min(gl_WorkGroupID.x * TILE_M + r, m - 1u); }
+uint row_of(uint r) { return first_row + min(tile_of_rows() * TILE_M + r, m - 1u); }
 
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (panel * 4u >= n) return;
-    uint tile_row = gl_WorkGroupID.x * TILE_M;
+    uint tile_row = tile_of_rows() * TILE_M;
+    if (panel * 4u >= n || tile_row >= m) return;
     uint x_at[TILE_M];
     vec4 totals[TILE_M];
     uvec4 sums[TILE_M];

@@ -1,7 +1,7 @@
 //! Matrix product with tiles of `tile_m` rows and 4 columns an invocation: y = f(alpha a b + beta bias).
 //!
-//! Work groups: x counts tiles of rows, y groups of `local_x` panels of 4 columns, z batches. All invocations of
-//! a group read the same rows of a. Parameters: see `lib/product.glsl`.
+//! Work groups: x counts groups of `local_y` tiles of rows, y groups of `local_x` panels of 4 columns, z
+//! batches. Invocations of a group with the same y read the same rows of a. Parameters: see `lib/product.glsl`.
 //! axis dtype = f32 f16
 //! axis out = f32 f16
 //! axis tile_m = 4 16
@@ -13,8 +13,9 @@
 //! spec 4 has_bias = 0
 //! spec 5 adds_y = 0
 //! spec 6 activation = 0
+//! spec 7 local_y = 1
 //! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
-//! local local_x
+//! local local_x local_y
 //! needs dtype=f16 : storage_16bit
 //! skip dtype=f32 out=f16
 #ifdef OUT_F16
@@ -23,11 +24,12 @@
 #define Y float
 #endif
 #include "lib/product.glsl"
+#include "lib/tiles.glsl"
 
 void main() {
     uint panel = gl_WorkGroupID.y * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (panel * 4u >= n) return;
-    uint first_row = gl_WorkGroupID.x * TILE_M;
+    uint first_row = tile_of_rows() * TILE_M;
+    if (panel * 4u >= n || first_row >= m) return;
     uvec4 columns = panel_columns(panel);
     uint b_at = b_batch();
     uint a_at[TILE_M];

@@ -1,6 +1,6 @@
 //! The delegate: a method made ready on one device.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     device::Gpu,
@@ -11,6 +11,7 @@ use crate::{
     base::{Error, HostTensor, Result, Value},
     delegate::{BuildOptions, Session},
     ops::Precision,
+    shader::Choices,
 };
 
 /// A method made ready on one device: its constants lie there, its kernels are compiled, its state lives there.
@@ -90,6 +91,22 @@ impl DelegateBuilder {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
+        self
+    }
+
+    /// How much work goes into one submission, in estimated operations, so that the system does not take the device for
+    /// hung; unless set, what takes devices of its class about 100 ms. Larger products are split.
+    #[must_use]
+    pub fn submission_ops(mut self, ops: u64) -> Self {
+        self.options.submission_ops = Some(ops);
+        self
+    }
+
+    /// Kernels to choose, whatever was found to be best.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn choices(mut self, choices: Choices) -> Self {
+        self.options.choices = Some(Arc::new(choices));
         self
     }
 

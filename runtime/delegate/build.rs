@@ -8,6 +8,7 @@ use crate::{
     ir::Method,
     ops::Precision,
     plan::{self, Plan, PlanOptions, ShapeKey},
+    shader::Choices,
 };
 
 /// How a delegate is built.
@@ -21,6 +22,11 @@ pub struct BuildOptions {
     pub timestamps: bool,
     /// How long a run may take.
     pub timeout: Duration,
+    /// Estimated operations of one submission, if not those of the device's class.
+    pub submission_ops: Option<u64>,
+    /// Choices of kernels, in place of what the context knows.
+    #[doc(hidden)]
+    pub choices: Option<Arc<Choices>>,
     /// Test hook: faults and limits built in.
     #[doc(hidden)]
     pub hooks: BuildHooks,
@@ -34,6 +40,8 @@ pub struct BuildHooks {
     pub dropped_barrier: Option<usize>,
     /// Copies of no more constants than this go into one submission.
     pub constants_per_submission: Option<usize>,
+    /// No more dispatches than this go into one submission.
+    pub dispatches_per_submission: Option<usize>,
 }
 
 impl Default for BuildOptions {
@@ -43,6 +51,8 @@ impl Default for BuildOptions {
             pinned_f32: HashSet::new(),
             timestamps: false,
             timeout: Duration::from_secs(600),
+            submission_ops: None,
+            choices: None,
             hooks: BuildHooks::default(),
         }
     }
@@ -55,11 +65,11 @@ impl Session {
     /// Every node that cannot run, at once; what the device refuses.
     pub fn build(context: &Arc<Context>, method: Method, options: BuildOptions) -> Result<Session> {
         context.check_alive()?;
-        let plan_options = PlanOptions {
-            profile: context.profile().clone(),
-            precision: options.precision,
-            pinned_f32: options.pinned_f32.clone(),
-        };
+        let mut profile = context.profile().clone();
+        profile.submission_ops = options.submission_ops.unwrap_or(profile.submission_ops);
+        profile.choices = options.choices.clone().unwrap_or(profile.choices);
+        let plan_options =
+            PlanOptions { profile, precision: options.precision, pinned_f32: options.pinned_f32.clone() };
         let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
         let refusals = plan::check_all(&method, &envs)?;
         if !refusals.is_empty() {

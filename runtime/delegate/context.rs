@@ -116,7 +116,10 @@ fn profile_of(gpu: &Gpu, access: Option<Access>) -> Result<DeviceProfile> {
         storage_offset_alignment_bytes: limits.min_storage_buffer_offset_alignment_bytes.max(4),
         max_groups: limits.max_group_count,
         max_invocations: limits.max_group_invocations,
+        max_group_size: limits.max_group_size,
         max_shared_bytes: limits.max_shared_memory_bytes,
+        submission_ops: class.submission_ops(),
+        choices: Arc::default(),
     })
 }
 

@@ -10,7 +10,7 @@ use crate::{
         StagingBuffer,
     },
     ops::StorageKind,
-    plan::{Place, Plan, PlannedOutput},
+    plan::{self, Place, Plan, PlannedOutput},
     shader::{Access, Dispatch, Region},
 };
 
@@ -88,7 +88,7 @@ pub fn outputs(plan: &Plan) -> impl Iterator<Item = &PlannedOutput> {
     plan.outputs.iter().chain(plan.mutated_inputs.iter().map(|(_, output)| output))
 }
 
-/// Records one run of `plan`.
+/// Records one run of `plan`: what goes into each submission.
 ///
 /// # Errors
 /// What the GPU layer refuses; pipelines that cannot be made.
@@ -98,19 +98,31 @@ pub fn record(
     layout: &TransferLayout,
     memory: &Memory<'_>,
     options: &BuildOptions,
-) -> Result<Recording> {
+) -> Result<Vec<Recording>> {
     let desc = RecorderDesc { name: &plan.method, timestamps: options.timestamps };
-    let mut recorder = context.gpu().record(&desc)?;
     let writer = Writer { context, plan, memory };
-    writer.uploads(&mut recorder, layout)?;
-    for (index, (dispatch, barrier)) in plan.dispatches.iter().zip(&plan.barriers).enumerate() {
-        if *barrier && options.hooks.dropped_barrier != Some(index) {
-            recorder.barrier(Scope::COMPUTE, Scope::COMPUTE);
+    let most_ops = options.submission_ops.unwrap_or(context.profile().submission_ops);
+    let most_dispatches = options.hooks.dispatches_per_submission.unwrap_or(usize::MAX);
+    let runs = plan::submissions(&plan.dispatches, most_ops, most_dispatches);
+    let mut recordings = Vec::with_capacity(runs.len());
+    for run in runs {
+        let (is_first, is_last) = (run.start == 0, run.end == plan.dispatches.len());
+        let mut recorder = context.gpu().record(&desc)?;
+        if is_first {
+            writer.uploads(&mut recorder, layout)?;
         }
-        writer.dispatch(&mut recorder, dispatch)?;
+        for index in run {
+            if plan.barriers[index] && options.hooks.dropped_barrier != Some(index) {
+                recorder.barrier(Scope::COMPUTE, Scope::COMPUTE);
+            }
+            writer.dispatch(&mut recorder, &plan.dispatches[index])?;
+        }
+        if is_last {
+            writer.readbacks(&mut recorder, layout)?;
+        }
+        recordings.push(recorder.end()?);
     }
-    writer.readbacks(&mut recorder, layout)?;
-    Ok(recorder.end()?)
+    Ok(recordings)
 }
 
 struct Writer<'a> {

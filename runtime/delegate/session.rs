@@ -35,7 +35,8 @@ struct ReadyPlan {
     plan: Plan,
     layout: TransferLayout,
     constants: Vec<Arc<PackedConstant>>,
-    recording: Option<Recording>,
+    /// One for each submission; none before the first run.
+    recordings: Vec<Recording>,
 }
 
 /// One method on one device.
@@ -94,7 +95,7 @@ impl Session {
         if self.plans.len() >= KEPT_PLANS {
             self.plans.remove(0);
         }
-        self.plans.push(ReadyPlan { key, plan, layout, constants, recording: None });
+        self.plans.push(ReadyPlan { key, plan, layout, constants, recordings: Vec::new() });
         Ok(())
     }
 
@@ -147,10 +148,10 @@ impl Session {
     pub fn repeat(&mut self) -> Result<()> {
         self.check_usable()?;
         let (ready, _) = self.current()?;
-        let recording = ready.recording.as_ref().ok_or_else(|| Error::internal("nothing has run yet"))?;
-        let submitted = self.context.gpu().submit(recording);
-        let waited = submitted.and_then(|mut submission| submission.wait(self.options.timeout));
-        waited.map_err(Error::from).inspect_err(|error| self.poison(error))
+        if ready.recordings.is_empty() {
+            return Err(Error::internal("nothing has run yet"));
+        }
+        self.submit(&ready.recordings).inspect_err(|error| self.poison(error))
     }
 
     /// Fails when the device is lost, or nobody knows what the states hold.
@@ -200,11 +201,11 @@ impl Session {
 
     fn ensure_recording(&mut self) -> Result<()> {
         let (ready, memory) = self.current()?;
-        if ready.recording.is_some() {
+        if !ready.recordings.is_empty() {
             return Ok(());
         }
         let states: Vec<Buffer> = self.states.iter().map(|state| state.buffer.clone()).collect();
-        let recording = record::record(
+        let recordings = record::record(
             &self.context,
             &ready.plan,
             &ready.layout,
@@ -219,7 +220,7 @@ impl Session {
             &self.options,
         )?;
         if let Some(ready) = self.plans.last_mut() {
-            ready.recording = Some(recording);
+            ready.recordings = recordings;
         }
         Ok(())
     }
@@ -242,15 +243,27 @@ impl Session {
 
     fn execute(&mut self) -> Result<RunOutputs> {
         let (ready, memory) = self.current()?;
-        let recording = ready.recording.as_ref().ok_or_else(|| Error::internal("no recording"))?;
-        let mut submission = self.context.gpu().submit(recording)?;
-        submission.wait(self.options.timeout)?;
+        self.submit(&ready.recordings)?;
         results::check_status(&ready.plan, &ready.layout, &memory.readback)?;
         let outputs = results::read_outputs(&ready.plan, &ready.layout, &memory.readback)?;
         if self.options.timestamps {
-            self.timing.dispatches = results::dispatch_times(&ready.plan, recording.timings()?);
+            let mut timings = Vec::new();
+            for recording in &ready.recordings {
+                timings.extend(recording.timings()?);
+            }
+            self.timing.dispatches = results::dispatch_times(&ready.plan, timings);
         }
         Ok(outputs)
+    }
+
+    /// Submits recordings one behind the other, and waits until all are over.
+    fn submit(&self, recordings: &[Recording]) -> Result<()> {
+        let started = Instant::now();
+        let submitted = recordings.iter().map(|recording| self.context.gpu().submit(recording));
+        for mut submission in submitted.collect::<Result<Vec<_>, _>>()? {
+            submission.wait(self.options.timeout.saturating_sub(started.elapsed()))?;
+        }
+        Ok(())
     }
 
     /// After a run that failed on the device, nobody knows what the states that it writes hold.
@@ -346,7 +359,7 @@ impl Session {
 
     /// Gives back the arena and staging memory, and all recordings. The next run allocates what it needs.
     pub fn trim(&mut self) {
-        self.plans.iter_mut().for_each(|ready| ready.recording = None);
+        self.plans.iter_mut().for_each(|ready| ready.recordings.clear());
         self.memory = None;
     }
 }

@@ -440,11 +440,13 @@ impl<'p> Lowering<'p> {
     /// Adds a dispatch; one without work is left out.
     ///
     /// # Errors
-    /// When an operand is larger than a descriptor of this device reaches, or there are too many groups.
+    /// When an operand is larger than a descriptor of this device reaches, there are too many groups, or a group is too
+    /// large.
     pub fn emit(&mut self, dispatch: Dispatch) -> Result<()> {
         if dispatch.groups.contains(&0) {
             return Ok(());
         }
+        self.check_work_group(&dispatch)?;
         if let Some(axis) = (0..3).find(|&axis| dispatch.groups[axis] > self.profile.max_groups[axis]) {
             return Err(Error::unsupported(format!(
                 "needs {} work groups on axis {axis}; this device takes {}",

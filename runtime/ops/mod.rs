@@ -85,6 +85,7 @@ mod ternary;
 mod triangle;
 mod unary;
 pub mod view;
+mod ways;
 
 pub use args::{ArgValue, Args};
 pub use interpret::{Interpreted, States, interpret};

@@ -10,11 +10,16 @@ use super::{
     elementwise::pad,
     epilogue::{Activation, known},
     fill::fill,
+    ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, tile_way},
 };
 use crate::{
     base::{Error, Result, Scalar, shape},
-    shader::{Access, DeviceClass, Dispatch, OperandAccess, Region, kernels},
+    shader::{Access, ChoiceKey, Chosen, DeviceClass, Dispatch, Family, OperandAccess, Region, kernels},
 };
+
+/// The kernels of a product.
+static MATMUL: Family<ProductWay> =
+    Family { name: "matmul", ways: &[tile_way("rows16", 16, false), tile_way("rows4", 4, true), ROW_WAY] };
 
 /// The matrix on the right of a product.
 #[derive(Clone, Debug)]
@@ -215,21 +220,46 @@ impl Launch {
     }
 
     fn emit(self, cx: &mut Lowering<'_>) -> Result<()> {
-        match self.halves(cx) {
+        let chosen = self.chosen(cx)?;
+        match self.halves(cx, &chosen) {
             Some((first, second)) => {
                 first.emit(cx)?;
                 second.emit(cx)
             }
             None => {
-                let dispatch =
-                    if self.rows() == 1 { self.row_dispatch(cx)? } else { self.tile_dispatch(cx)? };
-                cx.emit(dispatch)
+                let dispatch = match chosen.value {
+                    ProductWay::Row => self.row_dispatch(cx, &chosen)?,
+                    ProductWay::Tile(_) => self.tile_dispatch(cx, &chosen)?,
+                };
+                cx.emit(dispatch.chosen(chosen.record))
             }
         }
     }
 
+    fn key(&self) -> ChoiceKey {
+        let dtype = match (&self.b, self.a.element) {
+            (Columns::Panels(_), Element::F16) => "f16",
+            (Columns::Panels(_), _) => "f32",
+            (Columns::Live(_), Element::F16) => "f16 live",
+            (Columns::Live(_), _) => "f32 live",
+        };
+        ChoiceKey { batch: self.batches(), m: self.rows(), k: self.depth(), n: self.columns(), dtype }
+    }
+
+    /// A CPU pays for each load, so it wants large tiles; a GPU wants registers.
+    fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
+        let wanted = match self.rows() {
+            1 => ProductWay::Row,
+            9.. if cx.profile().class == DeviceClass::Cpu => ProductWay::Tile(16),
+            _ => ProductWay::Tile(4),
+        };
+        let is_row = self.rows() == 1;
+        let computes = |way| (way == ProductWay::Row) == is_row;
+        ways::choose(cx.profile(), &MATMUL, self.key(), wanted, computes)
+    }
+
     /// Two products that give the same, when one launch is too large for the device.
-    fn halves(&self, cx: &Lowering<'_>) -> Option<(Launch, Launch)> {
+    fn halves(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Option<(Launch, Launch)> {
         let profile = cx.profile();
         let reach = match profile.access {
             Access::Ssbo => {
@@ -248,13 +278,16 @@ impl Launch {
             let dim = usize::from(self.y.sizes[0] == 1);
             return Some(self.halved(dim, self.y.sizes[dim] / 2));
         }
-        let tile = self.tile_rows(cx);
+        let tile = chosen.tile_rows();
         let half_rows = (self.rows() / 2).next_multiple_of(if self.rows() > tile { tile } else { 1 });
-        if (rows_too_big || self.rows().div_ceil(tile) > groups_x) && self.rows() > 1 {
+        let rows_too_many = self.rows().div_ceil(tile) > groups_x
+            || self.rows() > ways::rows_at_once(profile, &self.key(), tile);
+        if (rows_too_big || rows_too_many) && self.rows() > 1 {
             return Some(self.halved(2, half_rows));
         }
         let half_columns = (self.columns() / 2).next_multiple_of(4);
-        let too_many_columns = self.rows() > 1 && self.columns().div_ceil(4 * 32) > groups_y;
+        let too_many_columns = chosen.value != ProductWay::Row
+            && self.columns().div_ceil(4 * chosen.local[0] as usize) > groups_y;
         if (columns_too_big || too_many_columns) && half_columns < self.columns() {
             return Some(self.halved(3, half_columns));
         }
@@ -275,11 +308,6 @@ impl Launch {
             ..*self
         };
         (piece(0, at), piece(at, self.y.sizes[dim] - at))
-    }
-
-    /// Rows of one invocation's tile. A CPU pays for each load, so it wants large tiles; a GPU wants registers.
-    fn tile_rows(&self, cx: &Lowering<'_>) -> usize {
-        if cx.profile().class == DeviceClass::Cpu && self.rows() > 8 { 16 } else { 4 }
     }
 
     /// Whether rows of a can be loaded as vectors along k.
@@ -347,23 +375,24 @@ impl Launch {
         if self.keeps_f32 { 0 } else { cx.round_mode(self.y.dtype, self.y.element) }
     }
 
-    fn tile_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+    fn tile_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::matmul::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
         self.check_elements()?;
-        let tile = self.tile_rows(cx);
         let axes = Axes {
             dtype: float_axis!(matmul, self.a.element)?,
             out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-            tile_m: if tile == 16 { TileM::TileM16 } else { TileM::TileM4 },
+            tile_m: if chosen.value == ProductWay::Tile(16) { TileM::TileM16 } else { TileM::TileM4 },
         };
+        let [local_x, local_y] = chosen.local;
         let spec = Spec {
             round_mode: self.round_mode(cx),
+            local_x,
+            local_y,
             a_vec4: u32::from(self.a_vec4()),
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
             activation: known(self.activation.in_matmul())?,
-            ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();
         let params = Params {
@@ -380,16 +409,19 @@ impl Launch {
             bias_strides: self.bias_strides()?,
             y_strides: pad(&self.y.strides[..3], 0)?,
         };
-        let panels_a_group = 4 * spec.local_x.max(1) as usize;
-        let groups = [self.rows().div_ceil(tile), self.columns().div_ceil(panels_a_group), self.batches()];
+        let columns_a_group = 4 * local_x as usize;
+        let groups = [
+            self.rows().div_ceil(chosen.tile_rows()),
+            self.columns().div_ceil(columns_a_group),
+            self.batches(),
+        ];
         let groups = groups.map(|groups| groups as u32);
         let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
         Ok(self.with_access(dispatch))
     }
 
-    fn row_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+    fn row_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::matmul_row::{Axes, Operands, Out, Params, Spec, dispatch};
-        const SPLIT: u32 = 16;
         self.check_elements()?;
         let axes = Axes {
             dtype: float_axis!(matmul_row, self.a.element)?,
@@ -397,12 +429,12 @@ impl Launch {
         };
         let spec = Spec {
             round_mode: self.round_mode(cx),
+            local_x: chosen.local[0],
             a_vec4: u32::from(self.a_vec4()),
             b_loads: self.b_loads(),
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
             activation: known(self.activation.in_matmul_row())?,
-            ..Spec::default()
         };
         let [a, b, bias, y] = self.regions();
         let params = Params {
@@ -419,7 +451,7 @@ impl Launch {
             bias_strides: self.bias_strides()?,
             y_strides: pad(&self.y.strides[..3], 0)?,
         };
-        let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / SPLIT)?;
+        let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / ROW_SPLIT)?;
         let groups = [x, y_groups, self.batches() as u32];
         let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
         Ok(self.with_access(dispatch))

@@ -109,6 +109,8 @@ mod tests {
             spec: Vec::new(),
             groups: [1; 3],
             label: String::new(),
+            ops: 0,
+            choice: None,
         }
     }
 

@@ -49,6 +49,8 @@ mod tests {
             spec: vec![],
             groups: [1, 1, 1],
             label: label.to_string(),
+            ops: 0,
+            choice: None,
         }
     }
 

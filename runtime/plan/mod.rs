@@ -10,12 +10,14 @@ mod build;
 mod check;
 mod dead;
 mod nodes;
+mod submissions;
 mod text;
 mod verify;
 
 pub use bind::{InputMeta, SAMPLE_CAP, ShapeKey, bind_inputs, probe_envs, sample_envs, sample_inputs};
 pub use build::{PlanOptions, build};
 pub use check::{check, check_all};
+pub use submissions::submissions;
 pub use verify::verify;
 
 use crate::{

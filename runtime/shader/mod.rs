@@ -5,11 +5,15 @@
 //! GLSL is a compile error in the op that uses it.
 
 mod bundle;
+mod choice;
 pub mod header;
 pub mod index;
 mod profile;
 
 pub use bundle::{BundleError, spirv};
+pub use choice::{
+    AnyFamily, Candidate, ChoiceKey, ChoiceRecord, Choices, Chosen, Family, Way, WorkGroups, work_groups,
+};
 pub use profile::{DeviceClass, DeviceProfile};
 
 use std::fmt;
@@ -141,6 +145,32 @@ pub struct Dispatch {
     pub groups: [u32; 3],
     /// Name for profiles and debuggers: the node that it serves.
     pub label: String,
+    /// Estimated operations, where they are more than a few for each element of the operands.
+    pub ops: u64,
+    /// What was chosen, where the kernel's family has other ways to offer.
+    pub choice: Option<ChoiceRecord>,
+}
+
+impl Dispatch {
+    /// Estimated operations: where a long plan is cut into submissions depends on them.
+    pub fn estimated_ops(&self) -> u64 {
+        const OPS_A_WORD: u64 = 4;
+        let words =
+            self.operands.iter().map(|operand| operand.region.len_bytes / 4).fold(0, u64::saturating_add);
+        self.ops.max(words.saturating_mul(OPS_A_WORD))
+    }
+
+    /// The dispatch with an estimate of its operations.
+    #[must_use]
+    pub fn of_ops(self, ops: u64) -> Dispatch {
+        Dispatch { ops, ..self }
+    }
+
+    /// The dispatch as one of several ways, whose work the choice knows.
+    #[must_use]
+    pub fn chosen(self, choice: ChoiceRecord) -> Dispatch {
+        Dispatch { ops: choice.key.ops(), choice: Some(choice), ..self }
+    }
 }
 
 /// A device feature that a variant needs, named in `//! needs` lines.

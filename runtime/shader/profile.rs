@@ -1,6 +1,8 @@
 //! What the planner knows of a device, as plain data: enough to plan without one.
 
-use super::{Access, Needs};
+use std::sync::Arc;
+
+use super::{Access, Choices, Needs};
 
 /// Device class: which first choices make sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +26,18 @@ impl DeviceClass {
     /// Adreno 8xx has an instruction for them and Mesa's driver reports none.
     pub fn has_fast_packed_dot(self, reports: bool) -> bool {
         reports || self == DeviceClass::Adreno8xx
+    }
+
+    /// Operations that take the slowest device of the class about 100 ms. Systems reset a GPU after one or two seconds of
+    /// one submission; nothing watches a CPU, where more submissions only cost time.
+    pub const fn submission_ops(self) -> u64 {
+        const GIGA: u64 = 1_000_000_000;
+        match self {
+            DeviceClass::Adreno6xx | DeviceClass::Mali => 5 * GIGA,
+            DeviceClass::Adreno7xx | DeviceClass::Adreno8xx => 10 * GIGA,
+            DeviceClass::Desktop => 20 * GIGA,
+            DeviceClass::Cpu => 1000 * GIGA,
+        }
     }
 }
 
@@ -50,8 +64,14 @@ pub struct DeviceProfile {
     pub max_groups: [u32; 3],
     /// Invocations of one work group.
     pub max_invocations: u32,
+    /// Invocations of one work group, per axis.
+    pub max_group_size: [u32; 3],
     /// Shared memory of one work group.
     pub max_shared_bytes: u32,
+    /// Estimated operations of one submission, so that no watchdog takes the device for hung.
+    pub submission_ops: u64,
+    /// What a tuner found on the device.
+    pub choices: Arc<Choices>,
 }
 
 impl DeviceProfile {
@@ -68,7 +88,10 @@ impl DeviceProfile {
             storage_offset_alignment_bytes: 256,
             max_groups: [65535; 3],
             max_invocations: 128,
+            max_group_size: [128, 128, 64],
             max_shared_bytes: 16 << 10,
+            submission_ops: DeviceClass::Cpu.submission_ops(),
+            choices: Arc::default(),
         }
     }
 }

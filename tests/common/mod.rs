@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 pub mod cases;
+pub mod choices;
 pub mod compare;
 pub mod device;
 pub mod dtypes;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use common::{
-    device,
+    choices, device,
     one_op::{static_method, tensor_type},
     reference,
 };
@@ -26,7 +26,7 @@ use vkdelegate::{
     ir::{Arg, Constant, Graph, InputKind, Method, OutputKind, OutputSource},
     ops::{IntMm, Precision, SideValues, code_sums},
     plan::{self, InputMeta, PlanOptions},
-    shader::Access,
+    shader::{Access, Choices},
 };
 
 /// A context in which packed dot products count as fast, or do not.
@@ -95,6 +95,28 @@ fn kernels_of(context: &Context, method: &Method, inputs: &[Value]) -> Vec<Strin
         format!("{} {axes}", kernel.info().unwrap().name)
     };
     plan.dispatches.iter().map(|dispatch| name(dispatch.kernel)).collect()
+}
+
+/// F02. The same bits in every work-group shape, of sums in integers as of their scaled results.
+#[test]
+fn results_are_the_same_in_every_work_group_shape() {
+    let _turn = device::turn();
+    let mut seen = HashSet::new();
+    for case in [(1, 70, 300), (37, 33, 131)].map(|(m, k, n)| Case::new(m, k, n, 8).with_all()) {
+        let (method, inputs) = case.method();
+        let context = context(false);
+        let build = |choices| {
+            let options = BuildOptions { choices: Some(Arc::new(choices)), ..BuildOptions::default() };
+            Session::build(&context, method.clone(), options).unwrap()
+        };
+        let run = |choices| {
+            let mut session = build(choices);
+            let got = session.run(&inputs).unwrap().0;
+            (choices::taken(&session), got)
+        };
+        seen.extend(choices::assert_same_in_every_shape(&build(Choices::default()), context.profile(), run));
+    }
+    assert!(["row", "rows1", "rows4", "rows8"].iter().all(|way| seen.contains(&format!("linear_dot {way}"))));
 }
 
 #[test]

@@ -169,8 +169,10 @@ impl Call {
         let weight = self.weight.region();
         let bias = self.bias.as_ref().map_or(weight, Tensor::region);
         let operands = Operands { x: self.x.region(), weight, bias, y: self.y.region() };
+        let terms = geometry.in_channels / geometry.groups.max(1) * geometry.kernel.iter().product::<usize>();
+        let ops = 2 * self.y.numel() as u64 * terms as u64;
         let dispatch = kernels::conv::dispatch(axes, spec, operands, self.params(), groups, cx.label());
-        cx.emit(dispatch)
+        cx.emit(dispatch.of_ops(ops))
     }
 
     fn params(&self) -> kernels::conv::Params {

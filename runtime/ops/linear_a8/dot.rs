@@ -6,12 +6,16 @@ use crate::{
     ops::{
         Element, Lowering, Tensor,
         epilogue::{InPlaceEpilogue, known},
+        ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, tile_way},
     },
-    shader::{Access, DeviceClass, Dispatch, kernels},
+    shader::{Access, ChoiceKey, Chosen, DeviceClass, Dispatch, Family, kernels},
 };
 
-/// Invocations of a work group of the tiled kernel, each of which takes a panel of 4 columns.
-const LOCAL_X: usize = 32;
+/// The kernels of the product.
+static LINEAR_DOT: Family<ProductWay> = Family {
+    name: "linear_dot",
+    ways: &[tile_way("rows8", 8, false), tile_way("rows4", 4, true), tile_way("rows1", 1, true), ROW_WAY],
+};
 
 /// Scale and zero point of the activations, the latter for codes made unsigned.
 #[derive(Clone, Copy)]
@@ -114,11 +118,15 @@ impl Dot<'_> {
         let fitting =
             |row_bytes: usize| usize::try_from(reach / row_bytes.max(1) as u64).unwrap_or(usize::MAX).max(1);
         let [groups_x, groups_y, _] = profile.max_groups.map(|groups| groups as usize);
-        let tile = self.tile_rows(cx);
-        let rows_at_once = groups_x.saturating_mul(tile).min(fitting(n * self.y.element.size_bytes()));
+        let chosen = self.chosen(cx)?;
+        let tile = chosen.tile_rows();
+        let rows_at_once = groups_x
+            .saturating_mul(tile)
+            .min(fitting(n * self.y.element.size_bytes()))
+            .min(ways::rows_at_once(profile, &self.key(), tile));
         let row_bytes = |tensor: &Tensor| tensor.sizes[1] * tensor.element.size_bytes();
         let panels_at_once = groups_y
-            .saturating_mul(LOCAL_X)
+            .saturating_mul(chosen.local[0] as usize)
             .min(fitting(row_bytes(&self.codes)))
             .min(fitting(row_bytes(&self.table)));
         for row in (0..rows).step_by(rows_at_once) {
@@ -127,12 +135,11 @@ impl Dot<'_> {
                     rows: row..rows.min(row.saturating_add(rows_at_once)),
                     panels: panel..panels.min(panel.saturating_add(panels_at_once)),
                 };
-                let dispatch = if self.shares_rows(cx, &part) {
-                    self.row_dispatch(cx, &part)?
-                } else {
-                    self.tile_dispatch(cx, &part, tile)?
+                let dispatch = match chosen.value {
+                    ProductWay::Row => self.row_dispatch(cx, &part, &chosen)?,
+                    ProductWay::Tile(_) => self.tile_dispatch(cx, &part, &chosen)?,
                 };
-                cx.emit(dispatch)?;
+                cx.emit(dispatch.chosen(chosen.record))?;
             }
         }
         Ok(())
@@ -148,21 +155,34 @@ impl Dot<'_> {
         !matches!(self.outcome, Outcome::Ints) && self.group_columns() > i32::MAX as usize / largest
     }
 
-    /// Rows of one invocation's tile; 64-bit sums take one.
-    fn tile_rows(&self, cx: &Lowering<'_>) -> usize {
-        match self.y.sizes[0] {
-            1 => 1,
-            _ if self.is_wide() => 1,
-            8.. if cx.profile().class == DeviceClass::Cpu => 8,
-            _ => 4,
-        }
+    fn key(&self) -> ChoiceKey {
+        let dtype = match (self.bits, self.y.element) {
+            (4, Element::F16) => "int8 int4 to f16",
+            (4, _) => "int8 int4",
+            (_, Element::F16) => "int8 to f16",
+            _ => "int8",
+        };
+        ChoiceKey { batch: 1, m: self.y.sizes[0], k: self.columns, n: self.y.sizes[1], dtype }
     }
 
-    /// Whether invocations share the columns of a single row: as for float activations.
-    fn shares_rows(&self, cx: &Lowering<'_>, part: &Part) -> bool {
+    /// 64-bit sums take tiles of one row. A single row is shared as for float activations.
+    fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
         const PANELS_ENOUGH: usize = 64;
-        let has_enough = cx.profile().class == DeviceClass::Cpu && part.panels.len() >= PANELS_ENOUGH;
-        self.y.sizes[0] == 1 && !has_enough && !self.is_wide()
+        let (is_row, is_wide) = (self.y.sizes[0] == 1, self.is_wide());
+        let is_cpu = cx.profile().class == DeviceClass::Cpu;
+        let wanted = match self.y.sizes[0] {
+            _ if is_wide => ProductWay::Tile(1),
+            1 if is_cpu && self.codes.sizes[0] >= PANELS_ENOUGH => ProductWay::Tile(1),
+            1 => ProductWay::Row,
+            8.. if is_cpu => ProductWay::Tile(8),
+            _ => ProductWay::Tile(4),
+        };
+        let computes = |way: ProductWay| match way {
+            ProductWay::Row => is_row && !is_wide,
+            ProductWay::Tile(1) => is_row || is_wide,
+            ProductWay::Tile(_) => !is_row && !is_wide,
+        };
+        ways::choose(cx.profile(), &LINEAR_DOT, self.key(), wanted, computes)
     }
 
     fn blocks(&self) -> usize {
@@ -185,11 +205,10 @@ impl Dot<'_> {
         [rows_of(&self.codes, &part.panels), rows_of(&self.table, &part.panels), y]
     }
 
-    fn row_dispatch(&self, cx: &Lowering<'_>, part: &Part) -> Result<Dispatch> {
+    fn row_dispatch(&self, cx: &Lowering<'_>, part: &Part, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::linear_dot_row::{
             Axes, Bits, Dot as Way, Dtype, Operands, Outcome as Kind, Spec, dispatch,
         };
-        const SPLIT: u32 = 16;
         let [codes, table, y] = self.narrowed(part);
         let axes = Axes {
             dtype: if y.element == Element::F16 { Dtype::F16 } else { Dtype::F32 },
@@ -198,6 +217,7 @@ impl Dot<'_> {
         };
         let spec = Spec {
             round_mode: self.round_mode,
+            local_x: chosen.local[0],
             has_factors: u32::from(matches!(self.factors, Factors::InMemory { .. })),
             has_zeros: u32::from(self.side.0.has_zeros),
             has_bias: u32::from(self.side.0.has_bias),
@@ -208,17 +228,16 @@ impl Dot<'_> {
             },
             adds_y: u32::from(self.epilogue.adds_y),
             activation: known(self.epilogue.activation.in_linear_dot_row())?,
-            ..Spec::default()
         };
         let params = params!(linear_dot_row, self, part, y);
         let operands =
             Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
-        let groups = cx.groups_1d(part.panels.len(), spec.local_x / SPLIT)?;
+        let groups = cx.groups_1d(part.panels.len(), spec.local_x / ROW_SPLIT)?;
         let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
         Ok(self.epilogue.with_access(dispatch))
     }
 
-    fn tile_dispatch(&self, cx: &Lowering<'_>, part: &Part, tile: usize) -> Result<Dispatch> {
+    fn tile_dispatch(&self, cx: &Lowering<'_>, part: &Part, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::linear_dot::{
             Axes, Bits, Dot as Way, Dtype, Operands, Outcome as Kind, Spec, TileM, dispatch,
         };
@@ -227,16 +246,18 @@ impl Dot<'_> {
             dtype: if y.element == Element::F16 { Dtype::F16 } else { Dtype::F32 },
             dot: if cx.profile().packed_dot { Way::Packed } else { Way::Plain },
             bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-            tile_m: match tile {
+            tile_m: match chosen.value.rows() {
                 1 => TileM::TileM1,
                 4 => TileM::TileM4,
                 _ => TileM::TileM8,
             },
         };
         let group_words = self.group_columns() / 4;
+        let [local_x, local_y] = chosen.local;
         let spec = Spec {
             round_mode: self.round_mode,
-            local_x: LOCAL_X as u32,
+            local_x,
+            local_y,
             x_vec4: u32::from(self.side.0.groups == 1 || group_words.is_multiple_of(4)),
             has_factors: u32::from(matches!(self.factors, Factors::InMemory { .. })),
             has_zeros: u32::from(self.side.0.has_zeros),
@@ -254,7 +275,11 @@ impl Dot<'_> {
         let params = params!(linear_dot, self, part, y);
         let operands =
             Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
-        let groups = [part.rows.len().div_ceil(tile) as u32, part.panels.len().div_ceil(LOCAL_X) as u32, 1];
+        let groups = [
+            part.rows.len().div_ceil(chosen.tile_rows()) as u32,
+            (part.panels.len() as u32).div_ceil(local_x),
+            1,
+        ];
         let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
         Ok(self.epilogue.with_access(dispatch))
     }

@@ -6,15 +6,25 @@ use crate::{
     ops::{
         Args, Element, Lowering, Meta, Operand, Packing, Tensor,
         epilogue::{Epilogue, InPlaceEpilogue, known},
+        ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, tile_way},
     },
-    shader::{Access, DeviceClass, Dispatch, Region, kernels},
+    shader::{Access, ChoiceKey, Chosen, DeviceClass, Dispatch, Family, Region, kernels},
 };
 
 /// Blocks of codes that a row may have, so that kernels find a block's group in float arithmetic.
 const MAX_BLOCKS: usize = 1 << 22;
 
-/// Invocations of a work group of the tiled kernels, each of which takes a panel of 4 columns.
-const LOCAL_X: usize = 32;
+/// The kernels of a product of floats with codes.
+static LINEAR_CODES: Family<ProductWay> = Family {
+    name: "linear_codes",
+    ways: &[tile_way("rows16", 16, false), tile_way("rows4", 4, true), tile_way("rows1", 1, true), ROW_WAY],
+};
+
+/// The kernels of a product of integers with codes.
+static INT_MM_CODES: Family<ProductWay> = Family {
+    name: "int_mm_codes",
+    ways: &[tile_way("rows16", 16, false), tile_way("rows4", 4, true), tile_way("rows1", 1, true)],
+};
 
 pub(super) fn lower(
     call: &Call,
@@ -109,26 +119,49 @@ struct Launch {
 
 impl Launch {
     fn emit(&self, cx: &mut Lowering<'_>) -> Result<()> {
-        if let Some((first, second)) = self.halves(cx) {
+        let chosen = self.chosen(cx)?;
+        if let Some((first, second)) = self.halves(cx, &chosen) {
             first.emit(cx)?;
             return second.emit(cx);
         }
         let dispatch = match &self.factors {
-            Factors::None => self.int_dispatch(cx)?,
-            Factors::Floats { side, layout, bits } if self.shares_rows(cx) => {
-                self.row_dispatch(cx, side, *layout, *bits)?
+            Factors::None => self.int_dispatch(&chosen, cx)?,
+            Factors::Floats { side, layout, bits } if chosen.value == ProductWay::Row => {
+                self.row_dispatch(cx, &chosen, (side, *layout, *bits))?
             }
-            Factors::Floats { side, layout, bits } => self.tile_dispatch(cx, side, *layout, *bits)?,
+            Factors::Floats { side, layout, bits } => {
+                self.tile_dispatch(cx, &chosen, (side, *layout, *bits))?
+            }
         };
-        cx.emit(dispatch)
+        cx.emit(dispatch.chosen(chosen.record))
     }
 
-    /// Whether invocations share the columns of a single row, so that there is work for all of them. A CPU has few
-    /// lanes, and reads x best where all of them read the same element.
-    fn shares_rows(&self, cx: &Lowering<'_>) -> bool {
+    fn key(&self) -> ChoiceKey {
+        let dtype = match (&self.factors, self.x.element) {
+            (Factors::None, _) => "int8",
+            (Factors::Floats { bits: 4, .. }, Element::F16) => "f16 int4",
+            (Factors::Floats { bits: 4, .. }, _) => "f32 int4",
+            (Factors::Floats { .. }, Element::F16) => "f16 int8",
+            (Factors::Floats { .. }, _) => "f32 int8",
+        };
+        ChoiceKey { batch: 1, m: self.rows(), k: self.x.sizes[1], n: self.columns(), dtype }
+    }
+
+    /// Invocations share the columns of a single row, so that there is work for all of them; but a CPU has few lanes, and
+    /// reads x best where all of them read the same element. Tiles are as in the float product.
+    fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
         const PANELS_ENOUGH: usize = 64;
-        let has_enough = cx.profile().class == DeviceClass::Cpu && self.codes.sizes[0] >= PANELS_ENOUGH;
-        self.rows() == 1 && !has_enough
+        let (is_row, is_cpu) = (self.rows() == 1, cx.profile().class == DeviceClass::Cpu);
+        let has_row_kernel = matches!(self.factors, Factors::Floats { .. });
+        let wanted = match self.rows() {
+            1 if has_row_kernel && !(is_cpu && self.codes.sizes[0] >= PANELS_ENOUGH) => ProductWay::Row,
+            1 => ProductWay::Tile(1),
+            9.. if is_cpu => ProductWay::Tile(16),
+            _ => ProductWay::Tile(4),
+        };
+        let family = if has_row_kernel { &LINEAR_CODES } else { &INT_MM_CODES };
+        let computes = |way: ProductWay| (way.rows() == 1) == is_row;
+        ways::choose(cx.profile(), family, self.key(), wanted, computes)
     }
 
     fn rows(&self) -> usize {
@@ -140,7 +173,7 @@ impl Launch {
     }
 
     /// Two products that give the same, when one launch is too large for the device.
-    fn halves(&self, cx: &Lowering<'_>) -> Option<(Launch, Launch)> {
+    fn halves(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Option<(Launch, Launch)> {
         let profile = cx.profile();
         let reach = match profile.access {
             Access::Ssbo => {
@@ -150,15 +183,19 @@ impl Launch {
         };
         let too_big = |tensor: &Tensor| tensor.region().len_bytes > reach;
         let [groups_x, groups_y, _] = profile.max_groups.map(|groups| groups as usize);
-        let tile = self.tile_rows(cx);
-        let rows_too_many = too_big(&self.x) || too_big(&self.y) || self.rows().div_ceil(tile) > groups_x;
+        let tile = chosen.tile_rows();
+        let rows_too_many = too_big(&self.x)
+            || too_big(&self.y)
+            || self.rows().div_ceil(tile) > groups_x
+            || self.rows() > ways::rows_at_once(profile, &self.key(), tile);
         if rows_too_many && self.rows() > 1 {
             let at = if self.rows() > tile { (self.rows() / 2).next_multiple_of(tile) } else { 1 };
             return Some(self.halved_rows(at));
         }
         let panels = self.codes.sizes[0];
         let side_too_big = matches!(&self.factors, Factors::Floats { side, .. } if too_big(side));
-        let columns_too_many = too_big(&self.codes) || side_too_big || panels.div_ceil(LOCAL_X) > groups_y;
+        let columns_too_many =
+            too_big(&self.codes) || side_too_big || panels.div_ceil(chosen.local[0] as usize) > groups_y;
         (columns_too_many && panels > 1).then(|| self.halved_panels(panels / 2))
     }
 
@@ -187,15 +224,6 @@ impl Launch {
         (piece(0, at), piece(at, self.codes.sizes[0]))
     }
 
-    /// Rows of one invocation's tile: see the float product.
-    fn tile_rows(&self, cx: &Lowering<'_>) -> usize {
-        match self.rows() {
-            1 => 1,
-            9.. if cx.profile().class == DeviceClass::Cpu => 16,
-            _ => 4,
-        }
-    }
-
     fn x_vec4(&self) -> bool {
         let rows_aligned = self.rows() == 1 || self.x.strides[0].is_multiple_of(4);
         self.x.strides[1] == 1 && rows_aligned && self.x.starts_aligned4()
@@ -205,9 +233,9 @@ impl Launch {
         self.codes.sizes[1] / 4
     }
 
-    /// Groups for tiles of `tile` rows.
-    fn tile_groups(&self, tile: usize) -> [u32; 3] {
-        [self.rows().div_ceil(tile) as u32, self.codes.sizes[0].div_ceil(LOCAL_X) as u32, 1]
+    fn tile_groups(&self, chosen: &Chosen<ProductWay>) -> [u32; 3] {
+        let panels = self.codes.sizes[0] as u32;
+        [self.rows().div_ceil(chosen.tile_rows()) as u32, panels.div_ceil(chosen.local[0]), 1]
     }
 
     /// Regions of x and codes. Without columns they have no bytes, and `other` is bound in their place.
@@ -216,21 +244,25 @@ impl Launch {
             .map(|region| if region.len_bytes == 0 { other } else { region })
     }
 
-    fn row_dispatch(&self, cx: &Lowering<'_>, side: &Tensor, layout: Side, bits: u8) -> Result<Dispatch> {
+    fn row_dispatch(
+        &self,
+        cx: &Lowering<'_>,
+        chosen: &Chosen<ProductWay>,
+        (side, layout, bits): (&Tensor, Side, u8),
+    ) -> Result<Dispatch> {
         use kernels::linear_codes_row::{Axes, Bits, Operands, Params, Spec, dispatch};
-        const SPLIT: u32 = 16;
         let axes = Axes {
             dtype: float_axis!(linear_codes_row, self.x.element)?,
             bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
         };
         let spec = Spec {
             round_mode: cx.round_mode(self.y.dtype, self.y.element),
+            local_x: chosen.local[0],
             x_vec4: u32::from(self.x_vec4()),
             has_zeros: u32::from(layout.has_zeros),
             has_bias: u32::from(layout.has_bias),
             adds_y: u32::from(self.epilogue.adds_y),
             activation: known(self.epilogue.activation.in_linear_codes_row())?,
-            ..Spec::default()
         };
         let [x, codes] = self.regions(side.region());
         let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
@@ -250,26 +282,32 @@ impl Launch {
             act_a: self.epilogue.activation.a,
             act_b: self.epilogue.activation.b,
         };
-        let groups = cx.groups_1d(self.codes.sizes[0], spec.local_x / SPLIT)?;
+        let groups = cx.groups_1d(self.codes.sizes[0], spec.local_x / ROW_SPLIT)?;
         let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
         Ok(self.epilogue.with_access(dispatch))
     }
 
-    fn tile_dispatch(&self, cx: &Lowering<'_>, side: &Tensor, layout: Side, bits: u8) -> Result<Dispatch> {
+    fn tile_dispatch(
+        &self,
+        cx: &Lowering<'_>,
+        chosen: &Chosen<ProductWay>,
+        (side, layout, bits): (&Tensor, Side, u8),
+    ) -> Result<Dispatch> {
         use kernels::linear_codes::{Axes, Bits, Operands, Params, Spec, TileM, dispatch};
-        let tile = self.tile_rows(cx);
         let axes = Axes {
             dtype: float_axis!(linear_codes, self.x.element)?,
             bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-            tile_m: match tile {
+            tile_m: match chosen.value.rows() {
                 1 => TileM::TileM1,
                 4 => TileM::TileM4,
                 _ => TileM::TileM16,
             },
         };
+        let [local_x, local_y] = chosen.local;
         let spec = Spec {
             round_mode: cx.round_mode(self.y.dtype, self.y.element),
-            local_x: LOCAL_X as u32,
+            local_x,
+            local_y,
             x_vec4: u32::from(self.x_vec4()),
             has_zeros: u32::from(layout.has_zeros),
             has_bias: u32::from(layout.has_bias),
@@ -295,19 +333,19 @@ impl Launch {
             act_a: self.epilogue.activation.a,
             act_b: self.epilogue.activation.b,
         };
-        let dispatch = dispatch(axes, spec, operands, params, self.tile_groups(tile), cx.label());
+        let dispatch = dispatch(axes, spec, operands, params, self.tile_groups(chosen), cx.label());
         Ok(self.epilogue.with_access(dispatch))
     }
 
-    fn int_dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
+    fn int_dispatch(&self, chosen: &Chosen<ProductWay>, cx: &Lowering<'_>) -> Result<Dispatch> {
         use kernels::int_mm_codes::{Axes, Operands, Params, Spec, TileM, dispatch};
-        let tile = self.tile_rows(cx);
-        let tile_m = match tile {
+        let tile_m = match chosen.value.rows() {
             1 => TileM::TileM1,
             4 => TileM::TileM4,
             _ => TileM::TileM16,
         };
-        let spec = Spec { local_x: LOCAL_X as u32, x_vec4: u32::from(self.x_vec4()) };
+        let [local_x, local_y] = chosen.local;
+        let spec = Spec { local_x, local_y, x_vec4: u32::from(self.x_vec4()) };
         let y = self.y.region();
         let [x, codes] = self.regions(y);
         let params = Params {
@@ -320,7 +358,7 @@ impl Launch {
             y_row_stride: u32_of(self.y.strides[0])?,
         };
         let operands = Operands { x, codes, y };
-        Ok(dispatch(Axes { tile_m }, spec, operands, params, self.tile_groups(tile), cx.label()))
+        Ok(dispatch(Axes { tile_m }, spec, operands, params, self.tile_groups(chosen), cx.label()))
     }
 }
 

@@ -45,8 +45,9 @@ pub(super) fn emit(cx: &mut Lowering<'_>, form: &Form, a: &Tensor, b: &Tensor, y
         a_strides: kernel_strides(&a, &strides[1])?,
         b_strides: kernel_strides(&b, &strides[2])?,
     };
+    let ops = 2 * y.numel() as u64 * form.k as u64;
     let dispatch = dispatch(cx, &a, &b, y, params)?;
-    cx.emit(dispatch)
+    cx.emit(dispatch.of_ops(ops))
 }
 
 fn dispatch(

@@ -1,0 +1,122 @@
+//! Choices and work: which way a launch takes on the device, and what it is estimated to cost.
+
+use super::Lowering;
+use crate::{
+    base::{Error, Result},
+    shader::{ChoiceKey, Chosen, DeviceProfile, Dispatch, Family, Need, Needs, Way, work_groups},
+};
+
+/// Work-group shapes of kernels whose invocations take a tile each.
+pub const TILE_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 2], [16, 4], [8, 8], [32, 1], [16, 2]];
+
+/// Invocations that share a row's panel of 4 columns in the kernels for one row: a work group has a multiple.
+pub const ROW_SPLIT: u32 = 16;
+
+/// Work-group shapes of those kernels.
+pub const ROW_SHAPES: &[[u32; 2]] = &[[256, 1], [128, 1], [64, 1], [32, 1], [16, 1]];
+
+/// Shared memory in bytes that an invocation of those kernels takes.
+pub const ROW_SHARED_BYTES: u32 = 16;
+
+/// How a product is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProductWay {
+    /// Each invocation has a panel of 4 columns of so many rows.
+    Tile(u32),
+    /// [`ROW_SPLIT`] invocations share a panel of the only row.
+    Row,
+}
+
+impl ProductWay {
+    /// Rows of an invocation's tile.
+    pub fn rows(self) -> usize {
+        match self {
+            ProductWay::Tile(rows) => rows as usize,
+            ProductWay::Row => 1,
+        }
+    }
+}
+
+impl Chosen<ProductWay> {
+    /// Rows that a work group computes.
+    pub fn tile_rows(&self) -> usize {
+        self.value.rows() * self.local[1] as usize
+    }
+}
+
+/// A way of tiles of `rows` rows.
+pub const fn tile_way(name: &'static str, rows: u32, on_phones: bool) -> Way<ProductWay> {
+    let needs = Needs::of(&[] as &[Need]);
+    Way { name, value: ProductWay::Tile(rows), shapes: TILE_SHAPES, shared_bytes: 0, needs, on_phones }
+}
+
+/// The way of a kernel for one row.
+pub const ROW_WAY: Way<ProductWay> = Way {
+    name: "row",
+    value: ProductWay::Row,
+    shapes: ROW_SHAPES,
+    shared_bytes: ROW_SHARED_BYTES,
+    needs: Needs::of(&[]),
+    on_phones: true,
+};
+
+/// The way of a product by `family` that suits `wanted`, on a device of `profile`: see [`Family::choose`].
+///
+/// # Errors
+/// When the device takes none, or a tuner has found all wrong on it.
+pub fn choose(
+    profile: &DeviceProfile,
+    family: &'static Family<ProductWay>,
+    key: ChoiceKey,
+    wanted: ProductWay,
+    computes: impl Fn(ProductWay) -> bool,
+) -> Result<Chosen<ProductWay>> {
+    let groups = work_groups(profile.class);
+    let local = match wanted {
+        ProductWay::Tile(_) => groups.tile_for(profile.class, key.n.div_ceil(4)),
+        ProductWay::Row => groups.row,
+    };
+    family.choose(profile, key, (wanted, local), computes).ok_or_else(|| {
+        Error::unsupported(format!(
+            "no kernel of {} is fit for this device: its limits rule them out, or they gave wrong results when it was tuned",
+            family.name
+        ))
+    })
+}
+
+/// Rows of a product that one launch takes: as many as keep it to the work of one submission, in whole tiles of `tile`
+/// rows.
+pub fn rows_at_once(profile: &DeviceProfile, key: &ChoiceKey, tile: usize) -> usize {
+    let ops_a_row = ChoiceKey { m: 1, ..*key }.ops().max(1);
+    let rows = usize::try_from(profile.submission_ops / ops_a_row).unwrap_or(usize::MAX);
+    (rows / tile * tile).max(tile)
+}
+
+impl Lowering<'_> {
+    /// Fails when a work group of `dispatch` has more invocations or shared memory than the device takes.
+    pub(super) fn check_work_group(&self, dispatch: &Dispatch) -> Result<()> {
+        let Some(template) = dispatch.kernel.info() else { return Ok(()) };
+        let size_of = |id: &u32| {
+            let given = dispatch.spec.iter().find(|(spec, _)| spec == id).map(|&(_, value)| value);
+            let default = template.specs.iter().find(|spec| spec.id == *id).map(|spec| spec.default);
+            given.or(default).unwrap_or(1)
+        };
+        let sizes: Vec<u32> = template.local_ids.iter().map(size_of).collect();
+        let invocations: u32 = sizes.iter().product();
+        let profile = self.profile();
+        let fits = sizes.iter().zip(profile.max_group_size).all(|(&size, most)| size <= most);
+        if invocations > profile.max_invocations || !fits {
+            return Err(Error::unsupported(format!(
+                "kernel {} runs work groups of {sizes:?} invocations; this device takes {} and {:?} an axis",
+                template.name, profile.max_invocations, profile.max_group_size
+            )));
+        }
+        if template.shared_bytes > profile.max_shared_bytes {
+            return Err(Error::unsupported(format!(
+                "kernel {} takes {} bytes of shared memory; this device has {}",
+                template.name, template.shared_bytes, profile.max_shared_bytes
+            )));
+        }
+        Ok(())
+    }
+}
