@@ -22,9 +22,9 @@ test: ## all tests, on lavapipe under the validation layer
 	@scripts/setup.sh tests
 	@scripts/env.sh lavapipe $(CARGO) test $(ARGS)
 
-test-ssbo: ## all tests with descriptors only, which synchronization validation sees in full
+test-ssbo: ## all tests as a phone plans, with descriptors only, which synchronization validation sees in full
 	@scripts/setup.sh tests
-	@VKDELEGATE_ACCESS=ssbo scripts/env.sh lavapipe $(CARGO) test $(ARGS)
+	@VKDELEGATE_ACCESS=ssbo VKDELEGATE_CLASS=adreno7xx scripts/env.sh lavapipe $(CARGO) test $(ARGS)
 
 test-swiftshader: ## device, kernel and float32 fixture tests on SwiftShader, the minimum Vulkan device
 	@scripts/setup.sh tests

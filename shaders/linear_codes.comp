@@ -19,6 +19,7 @@
 //! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x local_y
 //! needs dtype=f16 : storage_16bit
+#extension GL_EXT_control_flow_attributes : require
 #include "lib/codes.glsl"
 #include "lib/tiles.glsl"
 
@@ -48,11 +49,13 @@ void main() {
         for (uint rest = min(whole, group_blocks); rest > 0u; rest--) {
             ivec4 words = LOAD4(codes, codes_at);
             codes_at += 4u;
-            for (uint i = 0u; i < BLOCK; i += 4u) {
-                vec4 w0 = weight4(words, i, zeros, scales);
-                vec4 w1 = weight4(words, i + 1u, zeros, scales);
-                vec4 w2 = weight4(words, i + 2u, zeros, scales);
-                vec4 w3 = weight4(words, i + 3u, zeros, scales);
+            // Unrolled, the loads of x of both halves of 4-bit words would take too many registers.
+            [[dont_unroll]] for (uint i = 0u; i < BLOCK; i += 4u) {
+                vec4 w0 = weight4(words, 0u, zeros, scales);
+                vec4 w1 = weight4(words, 1u, zeros, scales);
+                vec4 w2 = weight4(words, 2u, zeros, scales);
+                vec4 w3 = weight4(words, 3u, zeros, scales);
+                if (BITS == 4) words >>= 16;
                 for (uint r = 0u; r < TILE_M; r++) {
                     vec4 v = load_x4(x_at[r]);
                     x_at[r] += 4u * x_k_stride;
@@ -83,12 +86,14 @@ void main() {
     }
     if (scales_last == 0u && TILE_M == 1u) sums[0] = total;
     vec4 bias = has_bias != 0u ? LOAD4F(side, side_at) : vec4(0.0);
-    for (uint r = 0u; r < TILE_M; r++) {
+    // One copy of the epilogue, with the rows moved past it: it is long, and compiles slowly.
+    [[dont_unroll]] for (uint r = 0u; r < TILE_M; r++) {
         uint row = first_row + r;
         if (row >= m) return;
         for (uint c = 0u; c < 4u; c++) {
             uint column = panel * 4u + c;
-            if (column < n) finish(row * y_row_stride + column, sums[r][c] + bias[c]);
+            if (column < n) finish(row * y_row_stride + column, sums[0][c] + bias[c]);
         }
+        for (uint i = 1u; i < TILE_M; i++) sums[i - 1u] = sums[i];
     }
 }

@@ -26,6 +26,7 @@
 //! local local_x local_y
 //! needs dtype=f16 : storage_16bit
 //! needs dot=packed : integer_dot
+#extension GL_EXT_control_flow_attributes : require
 #include "lib/dots.glsl"
 #include "lib/tiles.glsl"
 
@@ -96,19 +97,24 @@ void main() {
 #endif
         }
         if (outcome != OUTCOME_INTS) {
-            for (uint r = 0u; r < TILE_M; r++) {
-                precise vec4 total = totals[r] + scaled(sums[r], highs, row_of(r), panel, group);
-                totals[r] = total;
+            // One copy of a long text, with the rows moved past it: unrolled it takes too many registers.
+            [[dont_unroll]] for (uint r = 0u; r < TILE_M; r++) {
+                precise vec4 total = totals[0] + scaled(sums[0], highs, row_of(r), panel, group);
+                for (uint i = 1u; i < TILE_M; i++) {
+                    totals[i - 1u] = totals[i];
+                    sums[i - 1u] = sums[i];
+                }
+                totals[TILE_M - 1u] = total;
             }
         }
     }
     vec4 bias = biases(panel);
-    for (uint r = 0u; r < TILE_M; r++) {
+    [[dont_unroll]] for (uint r = 0u; r < TILE_M; r++) {
         uint row = tile_row + r;
         if (row >= m) return;
         float scale = row_scale(row_of(r));
 #ifndef DTYPE_F16
-        ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[r], row_of(r), panel) : ivec4(0);
+        ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[0], row_of(r), panel) : ivec4(0);
 #endif
         for (uint c = 0u; c < 4u; c++) {
             uint column = panel * 4u + c;
@@ -120,7 +126,11 @@ void main() {
                 continue;
             }
 #endif
-            store_result(at, totals[r][c], scale, bias[c]);
+            store_result(at, totals[0][c], scale, bias[c]);
+        }
+        for (uint i = 1u; i < TILE_M; i++) {
+            totals[i - 1u] = totals[i];
+            sums[i - 1u] = sums[i];
         }
     }
 }

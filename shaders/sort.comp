@@ -1,7 +1,7 @@
 //! Sorts every row, of `capacity` elements at most, and keeps the first `k`: a bitonic sort in shared memory, a work
 //! group a row.
 //!
-//! Addresses and order are as in `topk`. `padded` is the number of elements of a row, raised to a power of two.
+//! Any `local_x` gives the same. Addresses and order are as in `topk`. `padded` is the number of elements of a row, raised to a power of two.
 //! axis dtype = f32 f16 i32
 //! axis capacity = 256 2048
 //! axis access = ssbo bda
@@ -11,6 +11,7 @@
 //! local local_x
 //! shared 16384
 //! needs dtype=f16 : storage_16bit
+#extension GL_EXT_control_flow_attributes : require
 #include "lib/access.glsl"
 #include "lib/strided.glsl"
 #include "lib/order.glsl"
@@ -28,7 +29,7 @@ void main() {
     uint from = live ? strided_offset(row, row_sizes, x_row_strides) : 0u;
     uint to = live ? strided_offset(row, row_sizes, y_row_strides) : 0u;
 
-    for (uint c = gl_LocalInvocationID.x; c < padded; c += local_x) {
+    [[dont_unroll]] for (uint c = gl_LocalInvocationID.x; c < padded; c += local_x) {
         Ranked element = RANKED_LAST;
         if (live && c < cols) {
             uint key = KEY(from + c * x_col_stride);
@@ -39,7 +40,7 @@ void main() {
     for (uint span = 2u; span <= padded; span <<= 1) {
         for (uint step = span >> 1; step > 0u; step >>= 1) {
             barrier();
-            for (uint pair = gl_LocalInvocationID.x; pair < padded / 2u; pair += local_x) {
+            [[dont_unroll]] for (uint pair = gl_LocalInvocationID.x; pair < padded / 2u; pair += local_x) {
                 uint low = (pair / step) * step * 2u + pair % step;
                 uint high = low + step;
                 bool upwards = (low & span) == 0u;
@@ -54,7 +55,7 @@ void main() {
     }
     barrier();
     if (!live) return;
-    for (uint j = gl_LocalInvocationID.x; j < k; j += local_x) {
+    [[dont_unroll]] for (uint j = gl_LocalInvocationID.x; j < k; j += local_x) {
         uint c = ranked[j].index;
         STORE(values, to + j * y_col_stride, LOAD(x, from + c * x_col_stride));
         STOREI(indices, to + j * y_col_stride, int(c));

@@ -21,7 +21,8 @@ impl Gpu {
     /// Opens the device that `options` choose: a discrete GPU before an integrated one before Vulkan on the CPU.
     ///
     /// `VKDELEGATE_DEVICE` (an index, part of a name, or a UUID) overrides the choice, and `VKDELEGATE_ACCESS`
-    /// (`ssbo` or `bda`) how kernels reach their buffers.
+    /// (`ssbo` or `bda`) how kernels reach their buffers. `VKDELEGATE_CLASS` (`adreno6xx`, `adreno7xx`, `adreno8xx`,
+    /// `mali`, `desktop`, `cpu`) has plans made as for a device of that class.
     ///
     /// # Errors
     /// [`ErrorKind::NoDevice`](crate::ErrorKind::NoDevice) with the cause when there is no Vulkan loader, driver or

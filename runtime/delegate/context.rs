@@ -26,7 +26,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens a device. `VKDELEGATE_ACCESS` (`ssbo` or `bda`) overrides how kernels reach their buffers.
+    /// Opens a device. `VKDELEGATE_ACCESS` (`ssbo` or `bda`) overrides how kernels reach their buffers, and
+    /// `VKDELEGATE_CLASS` (`adreno7xx`, for one) the class that plans are made for.
     ///
     /// # Errors
     /// No loader, no device, or an access that the device does not offer.
@@ -36,7 +37,8 @@ impl Context {
             Some(access) => Some(access),
             None => access_from_environment()?,
         };
-        let profile = profile_of(&gpu, access)?;
+        let class = class_from_environment()?.unwrap_or(gpu.caps().class);
+        let profile = profile_of(&gpu, access, class)?;
         Ok(Arc::new(Context {
             gpu,
             profile,
@@ -85,12 +87,22 @@ fn access_from_environment() -> Result<Option<Access>> {
     }
 }
 
+fn class_from_environment() -> Result<Option<DeviceClass>> {
+    let Ok(word) = std::env::var("VKDELEGATE_CLASS") else { return Ok(None) };
+    match word.trim() {
+        "" => Ok(None),
+        word => DeviceClass::named(word).map(Some).ok_or_else(|| {
+            let known = DeviceClass::ALL.map(DeviceClass::as_str).join(", ");
+            Error::invalid_input(format!("VKDELEGATE_CLASS is `{word}`; it takes one of {known}"))
+        }),
+    }
+}
+
 /// Descriptors go through the texture cache on phones; device addresses skip the bounds checks that Vulkan on the
 /// CPU makes for every lane.
-fn profile_of(gpu: &Gpu, access: Option<Access>) -> Result<DeviceProfile> {
+fn profile_of(gpu: &Gpu, access: Option<Access>, class: DeviceClass) -> Result<DeviceProfile> {
     let caps = gpu.caps();
     let features = needs_met(&caps.features);
-    let class = caps.class;
     let has_bda = features.contains(Need::BufferDeviceAddress);
     let access = match access {
         Some(Access::Bda) if !has_bda => {

@@ -40,6 +40,21 @@ impl DeviceClass {
         }
     }
 
+    /// All classes.
+    pub const ALL: [DeviceClass; 6] = [
+        DeviceClass::Adreno6xx,
+        DeviceClass::Adreno7xx,
+        DeviceClass::Adreno8xx,
+        DeviceClass::Mali,
+        DeviceClass::Desktop,
+        DeviceClass::Cpu,
+    ];
+
+    /// The class that listings call `word`.
+    pub fn named(word: &str) -> Option<DeviceClass> {
+        DeviceClass::ALL.into_iter().find(|class| class.as_str() == word)
+    }
+
     /// The word for it in listings.
     pub fn as_str(self) -> &'static str {
         match self {

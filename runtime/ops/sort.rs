@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     base::{DType, Error, HostTensor, Result},
-    shader::kernels::{sort, topk},
+    shader::{
+        DeviceClass, DeviceProfile,
+        kernels::{sort, topk},
+    },
 };
 
 /// The longest row that is sorted as a whole.
@@ -175,7 +178,7 @@ fn emit_sort(cx: &mut Lowering<'_>, call: &Call, grid: &RowGrid<2>, tensors: [&T
         y_row_strides: grid.row_strides[1],
     };
     let op = if call.descending { Op::Descending } else { Op::Ascending };
-    let spec = Spec { op, ..Spec::default() };
+    let spec = Spec { op, local_x: sort_invocations(cx.profile(), params.padded) };
     let axes = Axes {
         dtype: element_axis!(sort, x.element),
         capacity: if grid.cols <= 256 { Capacity::Capacity256 } else { Capacity::Capacity2048 },
@@ -183,6 +186,15 @@ fn emit_sort(cx: &mut Lowering<'_>, call: &Call, grid: &RowGrid<2>, tensors: [&T
     let operands = Operands { x: x.region(), values: values.region(), indices: indices.region() };
     let groups = cx.groups_1d(grid.rows as usize, 1)?;
     cx.emit(dispatch(axes, spec, operands, params, groups, cx.label()))
+}
+
+/// Invocations for a row of `padded` elements: one a pair where the device allows that, so that what the row takes of
+/// shared memory leaves no GPU idle. A CPU gains nothing from more than its lanes.
+fn sort_invocations(profile: &DeviceProfile, padded: u32) -> u32 {
+    const LANES: u32 = 64;
+    const MOST: u32 = 512;
+    let most = if profile.class == DeviceClass::Cpu { LANES } else { MOST };
+    (padded / 2).clamp(LANES, most.min(profile.max_invocations).max(LANES))
 }
 
 fn gives_values<T>(args: &Args<T>) -> bool {

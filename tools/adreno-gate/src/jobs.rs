@@ -35,7 +35,7 @@ pub fn of_library(has_packed_dot: bool, only_picked: bool) -> Result<Vec<Job>> {
         for variant in template.variants {
             let kernel = KernelRef { template: id, variant: variant.point };
             let is_picked = picks::is_picked(template, variant, has_packed_dot);
-            let mut specs = vec![(Spec::new(), is_picked)];
+            let mut specs = vec![(Spec::new(), is_picked && picks::takes_defaults(template.name))];
             if is_picked {
                 specs.extend(picks::specs_of(template)?.into_iter().map(|spec| (spec, true)));
             }

@@ -53,8 +53,17 @@ const FAMILY: &[Family] = &[
     ("linear_dot_row", &[&[("has_factors", 1), ("has_bias", 1)]]),
     ("conv", &[&[("kernel_h", 3), ("kernel_w", 3), ("has_bias", 1)]]),
     ("softmax", &[]),
+    ("sort", &[&[("local_x", 512)]]),
     ("normalize", &[&[("has_weight", 1), ("has_bias", 1)]]),
 ];
+
+/// Templates whose work group the planner never leaves at its default.
+const OTHER_GROUPS: &[&str] = &["sort"];
+
+/// Whether the planner takes the template with the defaults of its spec constants, too.
+pub fn takes_defaults(template: &str) -> bool {
+    !OTHER_GROUPS.contains(&template)
+}
 
 /// Whether the committed table lists the template.
 pub fn is_listed(template: &str) -> bool {
