@@ -75,6 +75,9 @@ fn report(optimised: &Optimised) -> String {
     for decision in &optimised.decisions {
         text += &format!("decision {} (constant: {})\n", decision.reason, decision.constant);
     }
+    for left in &optimised.unfused {
+        text += &format!("unfused {} of {}: {}\n", left.kind, left.node, left.reason);
+    }
     for warning in &optimised.warnings {
         text += &format!("warning {warning}\n");
     }

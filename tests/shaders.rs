@@ -79,7 +79,8 @@ fn declared_needs_cover_the_capabilities_exactly() {
             let Some(need) = need_of(capability)? else { continue };
             ensure(variant.needs.contains(need), || format!("{capability} without `needs {}`", need.name()))?;
         }
-        for need in variant.needs.iter() {
+        let by_capability = |need: &Need| *need != Need::StorageBuffers5;
+        for need in variant.needs.iter().filter(by_capability) {
             let used = module.capabilities.iter().any(|c| need_of(c) == Ok(Some(need)));
             ensure(used, || format!("`needs {}` and no capability that asks for it", need.name()))?;
         }
@@ -129,7 +130,10 @@ fn limits_of_the_minimum_device_hold() {
         ensure(bases_bytes <= push.params_at_bytes as usize, || {
             "params overlap the operand bases".to_owned()
         })?;
-        ensure(template.operands.len() <= MAX_BUFFERS, || format!("{} buffers", template.operands.len()))?;
+        let binds_5 = variant.needs.contains(Need::StorageBuffers5);
+        let max_buffers = if binds_5 { MAX_BUFFERS + 1 } else { MAX_BUFFERS };
+        let binds = if variant.access == Access::Bda { 0 } else { template.operands.len() };
+        ensure(binds <= max_buffers && binds_5 == (binds > MAX_BUFFERS), || format!("{binds} buffers"))?;
         ensure(template.shared_bytes <= MAX_SHARED_BYTES, || {
             format!("{} shared bytes", template.shared_bytes)
         })?;

@@ -8,7 +8,7 @@ use crate::{
     delegate::MemoryReport,
     ir::Method,
     ops::Precision,
-    passes::{Decision, Fusion},
+    passes::{Decision, Fusion, Unfused},
     plan::{self, PlanOptions},
     shader::DeviceProfile,
 };
@@ -23,6 +23,8 @@ pub struct Inspection {
     pub decisions: Vec<Decision>,
     /// Nodes that run as one.
     pub fusions: Vec<Fusion>,
+    /// What could run as one and does not, and why.
+    pub unfused: Vec<Unfused>,
     /// Nodes that cannot run.
     pub unsupported: Vec<Refusal>,
     /// Device memory at the largest of the sizes that build tries (at most 1024 each); `None` when something
@@ -52,6 +54,7 @@ impl MethodInfo<'_> {
             ops: facts.ops,
             decisions: facts.decisions,
             fusions: facts.fusions,
+            unfused: facts.unfused,
             unsupported,
             memory,
             warnings: facts.warnings,

@@ -28,5 +28,5 @@ pub use crate::{
     delegate::MemoryReport,
     gpu::{DeviceChoice, DeviceDescription, DeviceInfo, DeviceKind, GpuOptions},
     ops::Precision,
-    passes::{Decision, Fusion, Int4PackLayout},
+    passes::{Decision, Fusion, Int4PackLayout, Unfused},
 };

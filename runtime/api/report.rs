@@ -8,7 +8,7 @@ use crate::{
     delegate::{MemoryReport, Session},
     gpu::DeviceKind,
     ir::Method,
-    passes::{self, Decision, Fusion},
+    passes::{self, Decision, Fusion, Unfused},
 };
 
 /// What a [`Delegate`](crate::Delegate) consists of.
@@ -25,6 +25,8 @@ pub struct DelegateReport {
     pub decisions: Vec<Decision>,
     /// Nodes that run as one.
     pub fusions: Vec<Fusion>,
+    /// What could run as one and does not, and why.
+    pub unfused: Vec<Unfused>,
     /// Device memory in use.
     pub memory: MemoryReport,
     /// Kernels of the plan of the last run (before the first run: of a plan made at build).
@@ -58,6 +60,7 @@ pub(super) struct BuildFacts {
     pub ops: BTreeMap<String, usize>,
     pub decisions: Vec<Decision>,
     pub fusions: Vec<Fusion>,
+    pub unfused: Vec<Unfused>,
     pub warnings: Vec<String>,
 }
 
@@ -66,8 +69,8 @@ pub(super) fn prepare(method: MethodInfo<'_>, pinned: &HashSet<String>) -> Resul
     let options = passes::Options { pinned: pinned.clone(), ..method.pass_options() };
     let optimised = passes::optimise(method.ir(), &options)?;
     let ops = optimised.ops().clone();
-    let passes::Optimised { method, decisions, fusions, warnings, .. } = optimised;
-    Ok((method, BuildFacts { ops, decisions, fusions, warnings }))
+    let passes::Optimised { method, decisions, fusions, unfused, warnings, .. } = optimised;
+    Ok((method, BuildFacts { ops, decisions, fusions, unfused, warnings }))
 }
 
 /// The rewritten method with every node on its own, as the program has them.
@@ -88,6 +91,7 @@ pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> Dele
         ops: facts.ops.clone(),
         decisions: facts.decisions.clone(),
         fusions: facts.fusions.clone(),
+        unfused: facts.unfused.clone(),
         memory: session.memory_report(),
         kernels: kernels(session),
         warnings,

@@ -72,6 +72,8 @@ fn describe_json(inspection: &Inspection) -> Json {
         })
     });
     let fusions = inspection.fusions.iter().map(|fusion| json!({"kind": fusion.kind, "nodes": fusion.nodes}));
+    let unfused =
+        inspection.unfused.iter().map(|it| json!({"kind": it.kind, "node": it.node, "reason": it.reason}));
     let unsupported = inspection.unsupported.iter().map(|refusal| {
         json!({"node": refusal.node, "op": refusal.op, "operand": refusal.operand, "reason": refusal.reason})
     });
@@ -79,6 +81,7 @@ fn describe_json(inspection: &Inspection) -> Json {
         "ops": inspection.ops,
         "decisions": decisions.collect::<Vec<_>>(),
         "fusions": fusions.collect::<Vec<_>>(),
+        "unfused": unfused.collect::<Vec<_>>(),
         "unsupported": unsupported.collect::<Vec<_>>(),
         "memory": inspection.memory.as_ref().map(output::memory_json),
         "warnings": inspection.warnings,
@@ -104,6 +107,11 @@ fn describe(method: MethodInfo<'_>, inspection: &Inspection) -> String {
     section(
         "fusions",
         fusions.map(|fusion| format!("{}: {}", fusion.kind, fusion.nodes.join(", "))).collect(),
+    );
+    let unfused = inspection.unfused.iter();
+    section(
+        "left in pieces",
+        unfused.map(|it| format!("{} of {}: {}", it.kind, it.node, it.reason)).collect(),
     );
     section("cannot run", inspection.unsupported.iter().map(ToString::to_string).collect());
     section("memory", inspection.memory.iter().map(output::memory_line).collect());

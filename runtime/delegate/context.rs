@@ -27,17 +27,20 @@ pub struct Context {
 
 impl Context {
     /// Opens a device. `VKDELEGATE_ACCESS` (`ssbo` or `bda`) overrides how kernels reach their buffers, and
-    /// `VKDELEGATE_CLASS` (`adreno7xx`, for one) the class that plans are made for.
+    /// `VKDELEGATE_CLASS` (`adreno7xx`, for one) the class that plans are made for, unless the overrides give one.
     ///
     /// # Errors
     /// No loader, no device, or an access that the device does not offer.
     pub fn open(options: GpuOptions, access: Option<Access>) -> Result<Arc<Context>> {
+        let class = match options.overrides.class {
+            Some(class) => Some(class),
+            None => class_from_environment()?,
+        };
         let gpu = Gpu::open(options)?;
         let access = match access {
             Some(access) => Some(access),
             None => access_from_environment()?,
         };
-        let class = class_from_environment()?.unwrap_or(gpu.caps().class);
         let profile = profile_of(&gpu, access, class)?;
         Ok(Arc::new(Context {
             gpu,
@@ -100,9 +103,10 @@ fn class_from_environment() -> Result<Option<DeviceClass>> {
 
 /// Descriptors go through the texture cache on phones; device addresses skip the bounds checks that Vulkan on the
 /// CPU makes for every lane.
-fn profile_of(gpu: &Gpu, access: Option<Access>, class: DeviceClass) -> Result<DeviceProfile> {
+fn profile_of(gpu: &Gpu, access: Option<Access>, class: Option<DeviceClass>) -> Result<DeviceProfile> {
     let caps = gpu.caps();
-    let features = needs_met(&caps.features);
+    let class = class.unwrap_or(caps.class);
+    let features = needs_met(&caps.features, caps.limits.max_storage_buffers);
     let has_bda = features.contains(Need::BufferDeviceAddress);
     let access = match access {
         Some(Access::Bda) if !has_bda => {
@@ -135,7 +139,7 @@ fn profile_of(gpu: &Gpu, access: Option<Access>, class: DeviceClass) -> Result<D
     })
 }
 
-fn needs_met(features: &gpu::Features) -> Needs {
+fn needs_met(features: &gpu::Features, max_storage_buffers: u32) -> Needs {
     let offered = [
         (features.buffer_device_address, Need::BufferDeviceAddress),
         (features.storage_16bit, Need::Storage16Bit),
@@ -145,6 +149,7 @@ fn needs_met(features: &gpu::Features) -> Needs {
         (features.shader_int16, Need::ShaderInt16),
         (features.integer_dot_product, Need::IntegerDot),
         (features.subgroup_arithmetic && features.subgroup_shuffle, Need::Subgroup),
+        (max_storage_buffers >= 5, Need::StorageBuffers5),
     ];
     let met: Vec<Need> = offered.into_iter().filter(|(offered, _)| *offered).map(|(_, need)| need).collect();
     Needs::of(&met)

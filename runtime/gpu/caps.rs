@@ -142,6 +142,8 @@ pub struct Caps {
 pub struct CapsOverride {
     /// Features to treat as absent.
     pub features_off: Features,
+    /// Treats the device as one of that class.
+    pub class: Option<DeviceClass>,
     /// Treats the timestamps as absent.
     pub timestamps_off: bool,
     /// Whether unsigned packed dot products count as fast, where the device has them.
@@ -182,6 +184,7 @@ impl CapsOverride {
             *limit = to.map_or(*limit, |to| to.min(*limit));
         }
         caps.features = caps.features.without(&self.features_off);
+        caps.class = self.class.unwrap_or(caps.class);
         if let Some(accelerated) = self.unsigned_dot_accelerated {
             caps.dot_product.unsigned_accelerated = accelerated;
         }

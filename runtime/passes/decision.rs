@@ -25,3 +25,14 @@ pub struct Fusion {
     /// Names of the nodes in the program.
     pub nodes: Vec<String>,
 }
+
+/// What looks like a group that could run as one, and stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfused {
+    /// What it would be, such as `attention`.
+    pub kind: String,
+    /// The node by which it was found.
+    pub node: String,
+    /// Why not, in one line.
+    pub reason: String,
+}

@@ -3,6 +3,7 @@
 //! Passes know what ops compute (through `infer` and `eval`) and never a device or a file format. The rule that they
 //! keep above all: only what the program proves to be constant is prepacked.
 
+mod attention;
 mod dead_code;
 mod decision;
 mod elementwise;
@@ -16,7 +17,7 @@ mod quantised;
 mod scatter;
 mod twins;
 
-pub use decision::{Decision, Fusion};
+pub use decision::{Decision, Fusion, Unfused};
 pub use evaluate::FoldLimits;
 pub use quantised::Int4PackLayout;
 
@@ -35,7 +36,7 @@ pub struct Options {
     pub fold: FoldLimits,
     /// How weights lie that were packed in 4 bits before the export; such a program is refused when this is `None`.
     pub int4pack_layout: Option<Int4PackLayout>,
-    /// Leaves each node of the rewritten program on its own: no epilogues and no chains.
+    /// Leaves each node of the rewritten program on its own: no attention, no epilogues and no chains.
     pub unfused: bool,
     /// Names of nodes that must stay on their own.
     pub pinned: HashSet<String>,
@@ -50,6 +51,8 @@ pub struct Optimised {
     pub decisions: Vec<Decision>,
     /// Nodes that became one.
     pub fusions: Vec<Fusion>,
+    /// What stays in pieces, and why.
+    pub unfused: Vec<Unfused>,
     /// What the user of the program should know.
     pub warnings: Vec<String>,
     ops: BTreeMap<String, usize>,
@@ -99,7 +102,13 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
     checked(graph, "live weights")?;
     let ops = histogram(graph);
     let mut fusions: Vec<Fusion> = quantised.fusions.into_iter().chain(lookups.fusions).collect();
+    let mut unfused = Vec::new();
     if !options.unfused {
+        let attention = attention::run(graph, &options.pinned)?;
+        fusions.extend(attention.0);
+        unfused = attention.1;
+        dead_code::run(graph);
+        checked(graph, "attention")?;
         fusions.extend(epilogue::run(graph, &options.pinned)?);
         dead_code::run(graph);
         checked(graph, "epilogues")?;
@@ -107,7 +116,7 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
         dead_code::run(graph);
         checked(graph, "element-wise fusion")?;
     }
-    Ok(Optimised { method, decisions, fusions, warnings, ops })
+    Ok(Optimised { method, decisions, fusions, unfused, warnings, ops })
 }
 
 /// Verifies what a pass left, in tests and debug builds.

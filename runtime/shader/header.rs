@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub const ACCESS_AXIS: &str = "access";
 
 /// Names that a `needs` line may hold, in the order of `Need`.
-pub const NEEDS: [&str; 10] = [
+pub const NEEDS: [&str; 11] = [
     "buffer_device_address",
     "storage_16bit",
     "storage_8bit",
@@ -32,6 +32,7 @@ pub const NEEDS: [&str; 10] = [
     "integer_dot",
     "subgroup",
     "cooperative_matrix",
+    "storage_buffers_5",
 ];
 
 /// A build axis: the template is compiled once for each value.

@@ -197,11 +197,13 @@ pub enum Need {
     Subgroup,
     /// Cooperative matrices (`VK_KHR_cooperative_matrix`).
     CooperativeMatrix,
+    /// Descriptors of 5 storage buffers; the standard guarantees 4.
+    StorageBuffers5,
 }
 
 impl Need {
     /// All needs.
-    pub const ALL: [Need; 10] = [
+    pub const ALL: [Need; 11] = [
         Need::BufferDeviceAddress,
         Need::Storage16Bit,
         Need::Storage8Bit,
@@ -212,6 +214,7 @@ impl Need {
         Need::IntegerDot,
         Need::Subgroup,
         Need::CooperativeMatrix,
+        Need::StorageBuffers5,
     ];
 
     /// Name in headers and indexes.

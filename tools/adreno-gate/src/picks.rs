@@ -9,6 +9,8 @@ pub type Spec = Vec<(u32, u32)>;
 
 /// Variants of which only a CPU takes any: template and axis value.
 const FOR_CPUS: &[(&str, &str)] = &[
+    ("attention_query", "dtype=f32"),
+    ("attention_query", "dtype=f16"),
     ("matmul", "tile_m=16"),
     ("linear_codes", "tile_m=16"),
     ("int_mm_codes", "tile_m=16"),
@@ -52,6 +54,8 @@ const FAMILY: &[Family] = &[
     ),
     ("linear_dot_row", &[&[("has_factors", 1), ("has_bias", 1)]]),
     ("conv", &[&[("kernel_h", 3), ("kernel_w", 3), ("has_bias", 1)]]),
+    ("attention_tile", &[&[("width", 16), ("mask_kind", 1)]]),
+    ("attention_row", &[&[("width", 16), ("mask_kind", 1)]]),
     ("softmax", &[]),
     ("sort", &[&[("local_x", 512)]]),
     ("normalize", &[&[("has_weight", 1), ("has_bias", 1)]]),

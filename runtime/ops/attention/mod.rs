@@ -6,18 +6,21 @@
 //! triangle. A query for which nothing counts gets zeros. `scale` is `1 / sqrt(E)` unless given. Scores are kept in
 //! 32 bits. Dropout is refused.
 //!
-//! On the device: a product, a softmax that knows masks, and a product.
+//! `vkdelegate.attention.default` is the same for what the attention pass finds in pieces. With `dead_is_nan` a query for
+//! which nothing counts gets NaN, as from a bare softmax. With `fill`, a number, the scores that a mask of bools picks are
+//! replaced by it.
+//!
+//! On the device: one dispatch that never writes the scores ([`fused`]), or a product, a softmax that knows masks, and a
+//! product ([`scores`]) for what that does not take.
+
+mod fused;
+mod scores;
 
 use super::{
-    Args, Element, Lowering, Meta, Op, Operand, Tensor,
+    Args, Lowering, Meta, Op, Operand, Tensor,
     matmul::{self, Form},
-    product::{self, Columns, Product},
-    rows,
 };
-use crate::{
-    base::{DType, Error, HostTensor, Result, shape},
-    shader::kernels::attention_softmax as kernel,
-};
+use crate::base::{DType, Error, HostTensor, Result, shape};
 
 /// The family.
 pub struct Attention;
@@ -34,6 +37,10 @@ struct Sizes {
     counts: [usize; 3],
     scale: f64,
     is_causal: bool,
+    /// A query for which nothing counts gets NaN, not zeros.
+    dead_is_nan: bool,
+    /// The score of what a mask of bools picks, where it does not say what counts.
+    fill: Option<f64>,
 }
 
 impl Sizes {
@@ -93,6 +100,8 @@ impl Sizes {
             counts: [queries, keys, value_width],
             scale: args.float_or("scale", default)?,
             is_causal: args.bool_or("is_causal", false)?,
+            dead_is_nan: args.bool_or("dead_is_nan", false)?,
+            fill: if args.has("fill") { Some(args.scalar("fill")?.as_f64()) } else { None },
         };
         let scores = sizes.scores();
         match &sizes.mask {
@@ -157,7 +166,7 @@ fn split_heads(sizes: &mut Vec<usize>, heads: usize, group: usize) {
 
 impl Op for Attention {
     fn targets(&self) -> &'static [&'static str] {
-        &["aten.scaled_dot_product_attention.default"]
+        &["aten.scaled_dot_product_attention.default", "vkdelegate.attention.default"]
     }
 
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
@@ -173,6 +182,10 @@ impl Op for Attention {
             }
             if args.bool_or("is_causal", false)? {
                 return Err(Error::invalid_graph("stands beside is_causal").at_operand("attn_mask"));
+            }
+            if mask.dtype != DType::Bool && args.has("fill") {
+                let text = format!("is {}; what picks scores to fill is bool", mask.dtype);
+                return Err(Error::invalid_graph(text).at_operand("attn_mask"));
             }
         }
         if args.float_or("dropout_p", 0.0)? != 0.0 {
@@ -192,14 +205,14 @@ impl Op for Attention {
         scores.iter_mut().for_each(|score| *score *= sizes.scale);
         let score_sizes = form.matrices();
         if let Some(mask) = args.opt_tensor("attn_mask")? {
-            add_mask(&mut scores, &score_sizes, mask, sizes.mask.as_deref().unwrap_or_default())?;
+            apply_mask(&mut scores, &score_sizes, mask, &sizes)?;
         }
         let [queries, keys, _] = sizes.counts;
         for (index, row) in scores.chunks_exact_mut(keys.max(1)).enumerate() {
             if sizes.is_causal {
                 row.iter_mut().skip(index % queries + 1).for_each(|score| *score = f64::NEG_INFINITY);
             }
-            softmax_or_zeros(row);
+            softmax(row, if sizes.dead_is_nan { f64::NAN } else { 0.0 });
         }
         let form = Form::new(&score_sizes, &sizes.value)?;
         let value = args.tensor("value")?.to_f64s();
@@ -213,89 +226,28 @@ impl Op for Attention {
             let tensor = cx.live(args.tensor(name)?)?;
             tensor.viewed(sizes).ok_or_else(|| Error::internal("splitting a dim needs no copy"))
         };
-        let query = live("query", &sizes.query)?;
-        let (key, value) = (live("key", &sizes.key)?, live("value", &sizes.value)?);
-        let mask = match &sizes.mask {
-            Some(mask) => Some(live("attn_mask", mask)?),
-            None => None,
+        let call = Call {
+            query: live("query", &sizes.query)?,
+            key: live("key", &sizes.key)?,
+            value: live("value", &sizes.value)?,
+            mask: sizes.mask.as_ref().map(|mask| live("attn_mask", mask)).transpose()?,
+            sizes,
         };
-        let y = cx.output(&outs[0])?;
-        if y.numel() == 0 {
-            return Ok(vec![y]);
-        }
-        let (added, chosen) = match mask {
-            Some(mask) if mask.dtype == DType::Bool => (None, Some(mask)),
-            mask => (mask, None),
+        let y = match fused::lower(&call, &outs[0], cx)? {
+            Some(y) => y,
+            None => scores::lower(&call, &outs[0], cx)?,
         };
-        let scores = cx.alloc_as(DType::F32, Element::F32, &sizes.scores())?;
-        let mut product = Product::new(query, Columns::Live(product::transposed(&key)));
-        product.alpha = sizes.scale as f32;
-        product.bias = added;
-        product.keeps_f32 = true;
-        product.emit(cx, &scores)?;
-        let weights = cx.alloc(outs[0].dtype, &scores.sizes)?;
-        emit_softmax(cx, &sizes, &scores, chosen, &weights)?;
-        let result = sizes.result();
-        let matrices = y.restrided(result.clone(), shape::contiguous_strides(&result), 0);
-        Product::new(weights, Columns::Live(value)).emit(cx, &matrices)?;
         Ok(vec![y])
     }
 }
 
-fn emit_softmax(
-    cx: &mut Lowering<'_>,
-    sizes: &Sizes,
-    scores: &Tensor,
+/// A call in device memory; operands have the dim of groups.
+struct Call {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     mask: Option<Tensor>,
-    weights: &Tensor,
-) -> Result<()> {
-    let [queries, keys, _] = sizes.counts;
-    if scores.numel() == 0 {
-        return Ok(());
-    }
-    let mask = match mask {
-        Some(mask) => {
-            let mask = mask.broadcast_to(&scores.sizes)?;
-            if merged_rows(&mask).0.len() > 4 { Some(cx.contiguous(&mask)?) } else { Some(mask) }
-        }
-        None => None,
-    };
-    let rows = scores.numel() / keys;
-    let mut params = kernel::Params {
-        rows: rows as u32,
-        cols: keys as u32,
-        lanes: rows::lanes(cx.profile().class, rows, keys, false),
-        queries: queries as u32,
-        row_sizes: [1; 4],
-        ..Default::default()
-    };
-    if let Some(mask) = &mask {
-        let (row_sizes, row_strides) = merged_rows(mask);
-        params.row_sizes = super::elementwise::pad(&row_sizes, 1)?;
-        params.mask_row_strides = super::elementwise::pad(&row_strides, 0)?;
-        params.mask_col_stride = mask.strides.last().map_or(0, |&stride| stride as u32);
-    }
-    let axes = kernel::Axes { dtype: float_axis!(attention_softmax, weights.element)? };
-    let spec = kernel::Spec {
-        round_mode: cx.round_mode(weights.dtype, weights.element),
-        has_mask: u32::from(mask.is_some()),
-        is_causal: u32::from(sizes.is_causal),
-        ..Default::default()
-    };
-    let operands = kernel::Operands {
-        x: scores.region(),
-        mask: mask.as_ref().map_or(scores.region(), Tensor::region),
-        y: weights.region(),
-    };
-    let groups = cx.groups_1d(rows * params.lanes as usize, rows::LOCAL_X)?;
-    cx.emit(kernel::dispatch(axes, spec, operands, params, groups, cx.label()))
-}
-
-/// All dims but the last, merged, with their strides.
-fn merged_rows(mask: &Tensor) -> (Vec<usize>, Vec<usize>) {
-    let rank = mask.sizes.len() - 1;
-    let (sizes, mut strides) = shape::merge_dims(&mask.sizes[..rank], &[&mask.strides[..rank]]);
-    (sizes, strides.pop().unwrap_or_default())
+    sizes: Sizes,
 }
 
 /// The last two dims swapped: the values and their sizes.
@@ -309,30 +261,32 @@ fn transposed(values: &[f64], sizes: &[usize]) -> (Vec<f64>, Vec<usize>) {
     (out, sizes)
 }
 
-/// Adds a mask of floats, or sets what a mask of bools leaves out to -inf.
-fn add_mask(scores: &mut [f64], sizes: &[usize], mask: &HostTensor, mask_sizes: &[usize]) -> Result<()> {
+/// Adds a mask of floats, or replaces the scores that a mask of bools leaves out, or picks where there is a `fill`.
+fn apply_mask(scores: &mut [f64], score_sizes: &[usize], mask: &HostTensor, sizes: &Sizes) -> Result<()> {
+    let mask_sizes = sizes.mask.as_deref().unwrap_or_default();
     let own = shape::contiguous_strides(mask_sizes);
-    let strides = shape::broadcast_strides(mask_sizes, &own, sizes)?;
+    let strides = shape::broadcast_strides(mask_sizes, &own, score_sizes)?;
     let values = mask.to_f64s();
     let mut scores = scores.iter_mut();
-    shape::for_each_offset(sizes, &strides, 0, |offset| {
-        if let Some(score) = scores.next() {
-            match (mask.dtype(), values[offset]) {
-                (DType::Bool, 0.0) => *score = f64::NEG_INFINITY,
-                (DType::Bool, _) => {}
-                (_, value) => *score += value,
-            }
+    shape::for_each_offset(score_sizes, &strides, 0, |offset| {
+        let Some(score) = scores.next() else { return };
+        match (mask.dtype(), sizes.fill, values[offset] != 0.0) {
+            (DType::Bool, None, false) => *score = f64::NEG_INFINITY,
+            (DType::Bool, Some(fill), true) => *score = fill,
+            (DType::Bool, _, _) => {}
+            _ => *score += values[offset],
         }
     });
     Ok(())
 }
 
-fn softmax_or_zeros(row: &mut [f64]) {
+/// The softmax of a row; where all is -inf, `dead`.
+fn softmax(row: &mut [f64], dead: f64) {
     let largest = row
         .iter()
         .fold(f64::NEG_INFINITY, |m, &v| if v.is_nan() || m.is_nan() { f64::NAN } else { m.max(v) });
     if largest == f64::NEG_INFINITY {
-        return row.fill(0.0);
+        return row.fill(dead);
     }
     let sum: f64 = row.iter().map(|v| (v - largest).exp()).sum();
     row.iter_mut().for_each(|v| *v = (*v - largest).exp() / sum);
