@@ -76,17 +76,10 @@ impl Session {
             return Err(Error::refused(refusals));
         }
         let plans = sample_plans(&method, &envs, &plan_options)?;
-        for (_, plan) in &plans {
-            create_pipelines(context, plan)?;
-        }
-        for env in plan::probe_envs(&method, plan::SAMPLE_CAP).iter().filter(|env| !envs.contains(env)) {
-            // Sizes that the program's own checks or the device's limits rule out need no pipelines.
-            let plan =
-                plan::sample_inputs(&method, env).and_then(|key| plan::build(&method, &key, &plan_options));
-            if let Ok(plan) = plan {
-                create_pipelines(context, &plan)?;
-            }
-        }
+        let probes = probe_plans(&method, &envs, &plan_options);
+        let all = plans.iter().map(|(_, plan)| plan).chain(&probes);
+        context.create_pipelines(all.flat_map(|plan| &plan.dispatches))?;
+        drop(probes);
         let states = match plans.first() {
             Some((_, plan)) => create_states(context, &method, plan)?,
             None => Vec::new(),
@@ -97,10 +90,6 @@ impl Session {
         }
         Ok(session)
     }
-}
-
-fn create_pipelines(context: &Context, plan: &Plan) -> Result<()> {
-    plan.dispatches.iter().try_for_each(|dispatch| context.pipeline(dispatch).map(drop))
 }
 
 fn create_states(context: &Context, method: &Method, plan: &Plan) -> Result<Vec<DeviceState>> {
@@ -128,4 +117,13 @@ fn sample_plans(method: &Method, envs: &[SymEnv], options: &PlanOptions) -> Resu
         }
     }
     Ok(plans)
+}
+
+/// Plans at sizes where another kernel may be taken, only for the pipelines that they need. Sizes that the program's own
+/// checks or the device's limits rule out need none.
+fn probe_plans(method: &Method, envs: &[SymEnv], options: &PlanOptions) -> Vec<Plan> {
+    let probes = plan::probe_envs(method, plan::SAMPLE_CAP);
+    let others = probes.iter().filter(|env| !envs.contains(env));
+    let plan = |env| plan::sample_inputs(method, env).and_then(|key| plan::build(method, &key, options));
+    others.filter_map(|env| plan(env).ok()).collect()
 }

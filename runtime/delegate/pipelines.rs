@@ -1,5 +1,15 @@
 //! Pipelines, made once per device for each distinct kernel, access and set of spec constants.
 
+use std::{
+    collections::{HashMap, HashSet},
+    num::NonZero,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
 use super::{
     context::{Context, lock},
     fault,
@@ -7,7 +17,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     gpu::{Pipeline, PipelineDesc},
-    shader::{self, Access, Dispatch, KernelRef},
+    shader::{Access, Bundle, BundleError, Dispatch, KernelRef, TemplateId},
 };
 
 /// What tells pipelines apart.
@@ -18,20 +28,88 @@ pub struct PipelineKey {
     spec: Vec<(u32, u32)>,
 }
 
+/// The SPIR-V of the templates that pipelines are made from, each inflated once.
+#[derive(Default)]
+struct Bundles(HashMap<TemplateId, OnceLock<Result<Bundle, BundleError>>>);
+
+impl Bundles {
+    /// Room for the templates of `kernels`.
+    fn of(kernels: impl Iterator<Item = KernelRef>) -> Bundles {
+        Bundles(kernels.map(|kernel| (kernel.template, OnceLock::new())).collect())
+    }
+
+    fn words(&self, kernel: KernelRef, access: Access) -> Result<Vec<u32>> {
+        let template = kernel.info().ok_or_else(|| Error::internal("a dispatch names no kernel"))?;
+        let bundle = self.0.get(&kernel.template).map(|slot| slot.get_or_init(|| Bundle::inflate(template)));
+        match bundle {
+            Some(Ok(bundle)) => Ok(bundle.words(kernel, access)?),
+            Some(Err(error)) => Err(error.clone().into()),
+            None => Err(Error::internal(format!("kernel {} was not expected", template.name))),
+        }
+    }
+}
+
 impl Context {
     /// The pipeline that `dispatch` runs; made now if no delegate has asked for it before.
     pub(super) fn pipeline(&self, dispatch: &Dispatch) -> Result<Pipeline> {
-        let access = self.profile().access;
-        let key = PipelineKey { kernel: dispatch.kernel, access, spec: dispatch.spec.clone() };
+        let key = self.pipeline_key(dispatch);
         if let Some(pipeline) = lock(&self.pipelines).get(&key) {
             return Ok(pipeline.clone());
         }
-        let pipeline = self.create_pipeline(dispatch, access)?;
+        let pipeline = self.create_pipeline(dispatch, &Bundles::of(std::iter::once(dispatch.kernel)))?;
         lock(&self.pipelines).insert(key, pipeline.clone());
         Ok(pipeline)
     }
 
-    fn create_pipeline(&self, dispatch: &Dispatch, access: Access) -> Result<Pipeline> {
+    /// Makes the pipelines of `dispatches` that no delegate has asked for before, on all cores, and keeps on disk what
+    /// the driver made of them: a process that is killed later has not compiled in vain.
+    ///
+    /// # Errors
+    /// Why one of them cannot be made.
+    pub(super) fn create_pipelines<'a>(&self, dispatches: impl Iterator<Item = &'a Dispatch>) -> Result<()> {
+        let missing = self.missing(dispatches);
+        let bundles = Bundles::of(missing.iter().map(|(_, dispatch)| dispatch.kernel));
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let work = || {
+            while let Some((key, dispatch)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                match self.create_pipeline(dispatch, &bundles) {
+                    Ok(pipeline) => drop(lock(&self.pipelines).insert(key.clone(), pipeline)),
+                    Err(error) => {
+                        next.store(missing.len(), Ordering::Relaxed);
+                        lock(&failed).get_or_insert(error);
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| {
+            (1..cores.min(missing.len())).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        if !missing.is_empty() {
+            self.gpu().save_pipeline_cache();
+        }
+        let failed = lock(&failed).take();
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// For each pipeline that is not there yet, the first dispatch that runs it.
+    fn missing<'a>(
+        &self,
+        dispatches: impl Iterator<Item = &'a Dispatch>,
+    ) -> Vec<(PipelineKey, &'a Dispatch)> {
+        let made = lock(&self.pipelines);
+        let mut seen = HashSet::new();
+        let keyed = dispatches.map(|dispatch| (self.pipeline_key(dispatch), dispatch));
+        keyed.filter(|(key, _)| !made.contains_key(key) && seen.insert(key.clone())).collect()
+    }
+
+    fn pipeline_key(&self, dispatch: &Dispatch) -> PipelineKey {
+        PipelineKey { kernel: dispatch.kernel, access: self.profile().access, spec: dispatch.spec.clone() }
+    }
+
+    fn create_pipeline(&self, dispatch: &Dispatch, bundles: &Bundles) -> Result<Pipeline> {
+        let access = self.profile().access;
         let template = dispatch.kernel.info().ok_or_else(|| Error::internal("a dispatch names no kernel"))?;
         let variant = dispatch.kernel.variant(access);
         let variant = variant
@@ -47,7 +125,7 @@ impl Context {
         let push = template
             .push(access)
             .ok_or_else(|| Error::internal(format!("kernel {} lacks {access}", template.name)))?;
-        let mut spirv = shader::spirv(dispatch.kernel, access)?;
+        let mut spirv = bundles.words(dispatch.kernel, access)?;
         if lock(&self.broken_kernel).as_deref() == Some(template.name) {
             fault::break_arithmetic(&mut spirv)?;
         }

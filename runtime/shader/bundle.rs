@@ -23,28 +23,57 @@ pub enum BundleError {
     },
 }
 
-/// The SPIR-V words of `kernel` for one way of access. Inflates the template's whole bundle: keep the result.
-///
-/// # Errors
-/// When the template has no such variant.
-pub fn spirv(kernel: KernelRef, access: Access) -> Result<Vec<u32>, BundleError> {
-    let template = kernel.info();
-    let name = || template.map_or_else(|| format!("#{}", kernel.template.0), |t| t.name.to_owned());
-    let (Some(template), Some(variant)) = (template, kernel.variant(access)) else {
-        return Err(BundleError::NoVariant { template: name(), variant: kernel.variant, access });
-    };
-    words(template, variant.first_word, variant.words)
-        .ok_or_else(|| BundleError::Corrupt { template: template.name.to_owned() })
+/// The SPIR-V of all variants of one template, inflated.
+pub struct Bundle {
+    template: &'static Template,
+    bytes: Vec<u8>,
 }
 
-fn words(template: &Template, first_word: u32, count: u32) -> Option<Vec<u32>> {
-    let all_words: usize = template.variants.iter().map(|v| v.words as usize).sum();
-    let all = miniz_oxide::inflate::decompress_to_vec_with_limit(template.bundle, all_words.checked_mul(4)?)
-        .ok()?;
-    let begin = (first_word as usize).checked_mul(4)?;
-    let end = begin.checked_add((count as usize).checked_mul(4)?)?;
-    let (chunks, _) = all.get(begin..end)?.as_chunks::<4>();
-    Some(chunks.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+impl Bundle {
+    /// Inflates the bundle of `template`.
+    ///
+    /// # Errors
+    /// When the committed bundle does not match its index.
+    pub fn inflate(template: &'static Template) -> Result<Bundle, BundleError> {
+        let all_words: usize = template.variants.iter().map(|v| v.words as usize).sum();
+        let bytes =
+            miniz_oxide::inflate::decompress_to_vec_with_limit(template.bundle, all_words.saturating_mul(4));
+        let bytes = bytes.map_err(|_| BundleError::Corrupt { template: template.name.to_owned() })?;
+        Ok(Bundle { template, bytes })
+    }
+
+    /// The words of `kernel`, which is of this template, for one way of access.
+    ///
+    /// # Errors
+    /// When the template has no such variant.
+    pub fn words(&self, kernel: KernelRef, access: Access) -> Result<Vec<u32>, BundleError> {
+        let name = || self.template.name.to_owned();
+        let is_mine = kernel.info().is_some_and(|template| std::ptr::eq(template, self.template));
+        let variant = kernel.variant(access).filter(|_| is_mine).ok_or_else(|| BundleError::NoVariant {
+            template: name(),
+            variant: kernel.variant,
+            access,
+        })?;
+        let begin = (variant.first_word as usize).saturating_mul(4);
+        let end = begin.saturating_add((variant.words as usize).saturating_mul(4));
+        let bytes = self.bytes.get(begin..end).ok_or_else(|| BundleError::Corrupt { template: name() })?;
+        let (chunks, _) = bytes.as_chunks::<4>();
+        Ok(chunks.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
+    }
+}
+
+/// The SPIR-V words of `kernel` for one way of access. Inflates the template's whole bundle: keep the result, or a
+/// [`Bundle`] where several variants are wanted.
+///
+/// # Errors
+/// When there is no such template, or it has no such variant.
+pub fn spirv(kernel: KernelRef, access: Access) -> Result<Vec<u32>, BundleError> {
+    let template = kernel.info().ok_or_else(|| BundleError::NoVariant {
+        template: format!("#{}", kernel.template.0),
+        variant: kernel.variant,
+        access,
+    })?;
+    Bundle::inflate(template)?.words(kernel, access)
 }
 
 #[cfg(test)]

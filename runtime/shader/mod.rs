@@ -10,7 +10,7 @@ pub mod header;
 pub mod index;
 mod profile;
 
-pub use bundle::{BundleError, spirv};
+pub use bundle::{Bundle, BundleError, spirv};
 pub use choice::{
     AnyFamily, Candidate, ChoiceKey, ChoiceRecord, Choices, Chosen, Family, Way, WorkGroups, work_groups,
 };

@@ -18,5 +18,6 @@ mod outputs;
 mod plans;
 mod quantised;
 mod sharing;
+mod start;
 mod state;
 mod support;
