@@ -1,22 +1,23 @@
 //! Kernels with several ways to launch: results that no replay and no work-group shape changes, and devices that take only
-//! small ones.
+//! small ones. The tuner, which finds the fastest of them and strikes out what is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use common::{
     choices::{self, dispatches},
-    device,
+    compare, device,
 };
 use vkdelegate::{
-    DType, Delegate, Gpu, GpuOptions, HostTensor, Outputs, Precision, Program, Value,
+    DType, Delegate, Gpu, GpuOptions, HostTensor, Outputs, Precision, Program, TuneOptions, Tuning, Value,
     delegate::Context,
     gpu::CapsOverride,
     graph::GraphBuilder,
     linear_program, quantised_linear_program,
     shader::{Access, Choices},
+    tune,
 };
 
 /// A program whose kernels have choices, with inputs.
@@ -149,8 +150,7 @@ fn a_small_device_takes_small_work_groups() {
         let mut delegate = subject.build(&small, best);
         for dispatch in dispatches(delegate.session()) {
             let template = dispatch.kernel.info().unwrap();
-            let size_of = |id: &u32| dispatch.spec.iter().find(|(spec, _)| spec == id).unwrap().1;
-            let invocations: u32 = template.local_ids.iter().map(size_of).product();
+            let invocations: u32 = dispatch.local_size().iter().product();
             assert!(invocations <= 128, "{}: {} runs {invocations}", subject.name, template.name);
         }
         subject.run(&mut delegate);
@@ -198,4 +198,120 @@ fn a_product_beyond_the_budget_is_split_along_rows() {
         assert!(dispatches(delegate.session()).iter().all(|dispatch| dispatch.estimated_ops() <= budget));
         assert_eq!(subject.run(&mut delegate), whole);
     }
+}
+
+/// A folder that goes with the value.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        Folder(std::env::temp_dir().join(format!("vkdelegate-{name}-{}", std::process::id())))
+    }
+
+    fn open(&self) -> Gpu {
+        let options = GpuOptions { cache_dir: Some(self.0.clone()), ..GpuOptions::default() };
+        Gpu::open(options).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn tuned(delegate: &Delegate) -> Vec<bool> {
+    delegate.report().choices.iter().map(|choice| choice.tuned).collect()
+}
+
+#[test]
+fn what_is_tuned_is_checked_timed_and_kept_for_the_next_start() {
+    let _turn = device::turn();
+    let folder = Folder::new("tuning");
+    let subject = Subject::new("linears", linear_program(20, 24, 40, 2, DType::F32).unwrap(), Precision::F32);
+    let build = |gpu: &Gpu, tuning| Delegate::builder(gpu).tuning(tuning).build(&subject.program).unwrap();
+    let gpu = folder.open();
+    let want = subject.run(&mut build(&gpu, Tuning::Off));
+    assert_eq!(tuned(&build(&gpu, Tuning::Cached)), [false, false]);
+
+    let report = tune(&gpu, &subject.program, &TuneOptions::default(), |_, _, _| ()).unwrap();
+    assert_eq!((report.choices.len(), report.known, report.stored), (2, 0, true));
+    assert_eq!(report.faults().collect::<Vec<_>>(), []);
+    for choice in &report.choices {
+        assert!(
+            choice.checked_on_host && choice.tried.len() > 10 && choice.tried[0].candidate == choice.default
+        );
+        assert!(choice.tried.iter().all(|tried| tried.best_us.is_some_and(|us| us > 0.0)), "{choice:?}");
+    }
+    let again = tune(&gpu, &subject.program, &TuneOptions::default(), |_, _, _| ()).unwrap();
+    assert_eq!((again.choices.len(), again.known), (0, 2));
+
+    // A device opened anew finds it in the folder; candidates of the same kernel give the same bits.
+    let later = folder.open();
+    for tuning in [Tuning::Cached, Tuning::Measure] {
+        let mut delegate = build(&later, tuning);
+        assert_eq!(tuned(&delegate), [true, true]);
+        for choice in delegate.report().choices {
+            let found = report.choices.iter().find(|found| found.choice == choice.choice).unwrap();
+            assert_eq!(Some(choice.candidate), found.picked);
+        }
+        let got = subject.run(&mut delegate);
+        let close = compare::tensors(got.tensor(0).unwrap(), want.tensor(0).unwrap(), 1e-5, 1e-5);
+        close.unwrap();
+    }
+    assert_eq!(tuned(&build(&later, Tuning::Off)), [false, false]);
+
+    // A damaged file counts as none.
+    let files = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().path());
+    let path = files.into_iter().find(|path| path.to_str().unwrap().contains("tuning")).unwrap();
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(tuned(&build(&folder.open(), Tuning::Cached)), [false, false]);
+}
+
+#[test]
+fn a_wrong_candidate_is_named_and_never_runs_again() {
+    let _turn = device::turn();
+    let subject = Subject::new("linear", linear_program(20, 24, 40, 1, DType::F32).unwrap(), Precision::F32);
+    // The very one that the class of the device would choose.
+    let default = subject.build(&Gpu::from_context(device::context()), Choices::default());
+    let broken = dispatches(default.session())[0].local_size();
+    let [x, y] = broken[..] else { panic!("work groups of {broken:?}") };
+    let fresh = Gpu::open(GpuOptions::default()).unwrap();
+    fresh.context().break_work_group("matmul", &broken);
+    let report = tune(&fresh, &subject.program, &TuneOptions::default(), |_, _, _| ()).unwrap();
+    let wrong: BTreeSet<&str> = report.faults().map(|(_, candidate, _)| candidate).collect();
+    let expected = ["rows16", "rows4"].map(|rows| format!("{rows} {x}x{y}"));
+    assert_eq!(wrong, expected.iter().map(String::as_str).collect());
+    let picked = report.choices[0].picked.clone().unwrap();
+    assert!(!wrong.contains(picked.as_str()), "{picked}");
+
+    // Another shape, which nobody has tuned, does not get it either.
+    let other = Subject::new("other", linear_program(9, 16, 36, 1, DType::F32).unwrap(), Precision::F32);
+    let mut delegate = Delegate::builder(&fresh).build(&other.program).unwrap();
+    let taken = delegate.report().choices[0].clone();
+    assert!(!taken.tuned && !wrong.contains(taken.candidate.as_str()), "{taken:?}");
+    let want = other.run(&mut other.build(&Gpu::open(GpuOptions::default()).unwrap(), Choices::default()));
+    compare::tensors(other.run(&mut delegate).tensor(0).unwrap(), want.tensor(0).unwrap(), 1e-5, 1e-5)
+        .unwrap();
+
+    // A build that measures tells of it.
+    let third = Gpu::open(GpuOptions::default()).unwrap();
+    third.context().break_work_group("matmul", &broken);
+    let delegate = Delegate::builder(&third).tuning(Tuning::Measure).build(&subject.program).unwrap();
+    let warnings = delegate.report().warnings.join("\n");
+    assert!(expected.iter().all(|name| warnings.contains(name.as_str())), "{warnings}");
+    assert_eq!(tuned(&delegate), [true]);
+}
+
+#[test]
+fn the_budget_of_a_tuner_holds() {
+    let _turn = device::turn();
+    let gpu = Gpu::open(GpuOptions::default()).unwrap();
+    let options = TuneOptions { budget: Duration::ZERO, ..TuneOptions::default() };
+    let program = linear_program(20, 24, 40, 2, DType::F32).unwrap();
+    let report = tune(&gpu, &program, &options, |_, _, _| ()).unwrap();
+    assert_eq!((report.choices.len(), report.not_reached.len(), report.stored), (0, 2, false));
+    assert!(gpu.context().choices().is_empty());
 }

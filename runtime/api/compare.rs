@@ -11,16 +11,14 @@ use super::{
     device::Gpu,
     program::Program,
     report,
-    verify::{Mismatch, compare_tensors},
+    single::{self, Operand},
+    verify::Mismatch,
 };
 use crate::{
-    base::{Error, HostTensor, Result, Scalar, SymExpr, Value},
+    base::{Error, HostTensor, Result, Scalar, Value},
     delegate::{BuildOptions, Session},
-    ir::{
-        Arg, Constant, Effect, Graph, GraphInput, InputKind, IntArg, Method, Node, OutputKind, OutputSource,
-        TensorType, Type, ValueId, effect_of,
-    },
-    ops::{self, ArgValue, Meta, Precision, Resolved},
+    ir::{Effect, Graph, GraphInput, Node, OutputKind, OutputSource, ValueId, effect_of},
+    ops::{self, ArgValue, Precision, Resolved},
     plan::{self, InputMeta},
 };
 
@@ -107,29 +105,6 @@ pub fn compare(
     Ok(walk.report)
 }
 
-/// A tensor that a node reads: run-time data, or a constant of the program.
-#[derive(Clone)]
-enum Operand {
-    Runtime(HostTensor),
-    Constant(Constant),
-}
-
-impl Operand {
-    fn to_tensor(&self) -> Result<HostTensor> {
-        match self {
-            Operand::Runtime(tensor) => Ok(tensor.clone()),
-            Operand::Constant(constant) => constant.to_tensor(),
-        }
-    }
-
-    fn meta(&self) -> Meta {
-        match self {
-            Operand::Runtime(tensor) => Meta::new(tensor.dtype(), tensor.sizes()),
-            Operand::Constant(constant) => Meta::new(constant.dtype(), constant.sizes()),
-        }
-    }
-}
-
 struct Walk<'a> {
     gpu: &'a Gpu,
     graph: &'a Graph,
@@ -188,7 +163,7 @@ impl<'a> Walk<'a> {
         }
         let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported("the op is not supported"))?;
         let outs = op.infer(&metas)?;
-        let (method, inputs) = self.single_node(node, &outs)?;
+        let (method, inputs) = single::program(self.graph, node, &outs, |value| self.lookup(value))?;
         let options = BuildOptions { precision: self.precision, ..BuildOptions::default() };
         let (got, _) = Session::build(self.gpu.context(), method, options)?.run(&inputs)?;
         let host_args = args.try_map(Operand::to_tensor)?;
@@ -201,7 +176,7 @@ impl<'a> Walk<'a> {
                 let (node, op) = (node.name.clone(), node.op.to_string());
                 self.report.first_nan = Some(FirstNan { node, op, value: self.graph.value_name(output) });
             }
-            if let Some(mismatch) = self.mismatch(&got, want) {
+            if let Some(mismatch) = single::mismatch(self.precision, &got, want) {
                 let operands = describe(host_args.values());
                 let value = self.graph.value_name(output);
                 let (node, op) = (Some(node.name.clone()), node.op.to_string());
@@ -211,41 +186,6 @@ impl<'a> Walk<'a> {
         }
         self.forget_operands(node);
         Ok(())
-    }
-
-    /// The node as a program of its own, with the values of its inputs.
-    fn single_node(&self, node: &Node, outs: &[Meta]) -> Result<(Method, Vec<Value>)> {
-        let mut single =
-            SingleNode { graph: Graph::new(&node.name), inputs: Vec::new(), known: HashMap::new() };
-        let args = node
-            .args
-            .iter()
-            .map(|(name, arg)| Ok((name.clone(), single.argument(self, arg)?)))
-            .collect::<Result<Vec<_>>>()?;
-        let mut graph = single.graph;
-        let outputs = outs.iter().enumerate().map(|(index, meta)| {
-            let name = graph.unique_name(&format!("{}_out{index}", node.name));
-            (name, concrete(meta))
-        });
-        let outputs: Vec<(String, Type)> = outputs.collect();
-        let id = graph.add_node(&node.name, node.op.clone(), args, outputs)?;
-        for output in graph.node(id)?.outputs.clone() {
-            graph.add_output(OutputSource::Value(output), OutputKind::User);
-        }
-        let (ranges, fixed_inputs) = (Default::default(), Default::default());
-        Ok((Method { graph, ranges, fixed_inputs, dialect: String::new() }, single.inputs))
-    }
-
-    /// Floats are held to a tolerance relative to the largest value of the tensor: what cancels in a sum is small
-    /// beside its terms.
-    fn mismatch(&self, got: &HostTensor, want: &HostTensor) -> Option<Mismatch> {
-        let tolerance = match (self.precision, want.dtype()) {
-            (Precision::F32, crate::base::DType::F32) => 1e-4,
-            _ => 1e-2,
-        };
-        let largest =
-            want.to_f64s().into_iter().map(f64::abs).filter(|value| value.is_finite()).fold(1.0, f64::max);
-        compare_tensors(got, want, tolerance, tolerance * largest)
     }
 
     fn forget_operands(&mut self, node: &Node) {
@@ -267,7 +207,7 @@ impl<'a> Walk<'a> {
         for (index, (output, got)) in sources.zip(outputs).enumerate() {
             let (OutputSource::Value(value), Value::Tensor(got)) = (&output.source, got) else { continue };
             let Resolved::Tensor(want) = self.lookup(*value)? else { continue };
-            if let Some(mismatch) = self.mismatch(got, &want.to_tensor()?) {
+            if let Some(mismatch) = single::mismatch(self.precision, got, &want.to_tensor()?) {
                 let (node, op, value) = (None, String::new(), format!("out{index}"));
                 let operands = Vec::new();
                 self.report.differences.push(Difference { node, op, value, operands, mismatch });
@@ -277,80 +217,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A program of one node in the making.
-struct SingleNode {
-    graph: Graph,
-    inputs: Vec<Value>,
-    known: HashMap<ValueId, ValueId>,
-}
-
-impl SingleNode {
-    /// The argument with values of the new graph in place of tensors, and numbers in place of host scalars.
-    fn argument(&mut self, walk: &Walk<'_>, arg: &Arg) -> Result<Arg> {
-        Ok(match arg {
-            Arg::Value(value) => match walk.lookup(*value)? {
-                Resolved::None => Arg::None,
-                Resolved::Scalar(Scalar::Int(value)) => Arg::Int(value),
-                Resolved::Scalar(Scalar::Float(value)) => Arg::Float(value),
-                Resolved::Scalar(Scalar::Bool(value)) => Arg::Bool(value),
-                Resolved::Tensor(operand) => Arg::Value(self.operand(walk, *value, operand)?),
-            },
-            Arg::Values(values) => Arg::Values(
-                values
-                    .iter()
-                    .map(|value| {
-                        match value.map(|value| Ok::<_, Error>((value, walk.lookup(value)?))).transpose()? {
-                            Some((value, Resolved::Tensor(operand))) => {
-                                self.operand(walk, value, operand).map(Some)
-                            }
-                            _ => Ok(None),
-                        }
-                    })
-                    .collect::<Result<_>>()?,
-            ),
-            Arg::Ints(items) => Arg::Ints(
-                items
-                    .iter()
-                    .map(|item| match item {
-                        IntArg::Value(value) => match walk.lookup(*value)? {
-                            Resolved::Scalar(scalar) => Ok(IntArg::Const(scalar.as_i64())),
-                            _ => Err(Error::invalid_graph("a list of integers holds something else")),
-                        },
-                        constant => Ok(*constant),
-                    })
-                    .collect::<Result<_>>()?,
-            ),
-            other => other.clone(),
-        })
-    }
-
-    fn operand(&mut self, walk: &Walk<'_>, value: ValueId, operand: Operand) -> Result<ValueId> {
-        if let Some(&known) = self.known.get(&value) {
-            return Ok(known);
-        }
-        let name = walk.graph.value_name(value);
-        let new = match operand {
-            Operand::Constant(constant) => {
-                self.graph.add_constant_input(&name, constant, InputKind::Parameter)?
-            }
-            Operand::Runtime(tensor) => {
-                let ty = concrete(&Meta::new(tensor.dtype(), tensor.sizes()));
-                self.inputs.push(Value::Tensor(tensor));
-                self.graph.add_input(&name, ty, InputKind::User)?
-            }
-        };
-        self.known.insert(value, new);
-        Ok(new)
-    }
-}
-
 fn has_nan(tensor: &HostTensor) -> bool {
     tensor.dtype().is_float() && tensor.to_f64s().iter().any(|value| value.is_nan())
-}
-
-fn concrete(meta: &Meta) -> Type {
-    let sizes = meta.sizes.iter().map(|&size| SymExpr::Const(size as i64)).collect();
-    Type::Tensor(TensorType { dtype: meta.dtype, sizes })
 }
 
 fn describe<'a>(args: impl Iterator<Item = &'a ArgValue<HostTensor>>) -> Vec<String> {

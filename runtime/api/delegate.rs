@@ -6,10 +6,11 @@ use super::{
     device::Gpu,
     program::{MethodInfo, Program},
     report::{self, DelegateReport, DispatchTime},
+    tune::{self, TuneOptions},
 };
 use crate::{
     base::{Error, HostTensor, Result, Value},
-    delegate::{BuildOptions, Session},
+    delegate::{BuildOptions, Session, Tuning},
     ops::Precision,
     shader::Choices,
 };
@@ -55,6 +56,7 @@ pub struct DelegateBuilder {
     gpu: Gpu,
     method: Option<String>,
     options: BuildOptions,
+    tuning_budget: Duration,
 }
 
 impl DelegateBuilder {
@@ -102,6 +104,21 @@ impl DelegateBuilder {
         self
     }
 
+    /// Where choices of kernels come from; [`Tuning::Cached`] unless set, which finds what was measured before in
+    /// [`GpuOptions::cache_dir`](crate::GpuOptions::cache_dir).
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.options.tuning = tuning;
+        self
+    }
+
+    /// How long [`Tuning::Measure`] may take; 60 seconds unless set. What it does not reach is left for the next build.
+    #[must_use]
+    pub fn tuning_budget(mut self, budget: Duration) -> Self {
+        self.tuning_budget = budget;
+        self
+    }
+
     /// Kernels to choose, whatever was found to be best.
     #[doc(hidden)]
     #[must_use]
@@ -129,6 +146,16 @@ impl DelegateBuilder {
                     .to_string(),
             );
         }
+        if self.options.tuning == Tuning::Measure {
+            let options = TuneOptions {
+                precision: self.options.precision,
+                budget: self.tuning_budget,
+                ..TuneOptions::default()
+            };
+            let found =
+                tune::tune_method(&self.gpu, &method, &self.options.pinned_f32, &options, |_, _, _| {})?;
+            facts.warnings.extend(tune::warnings(&found));
+        }
         let session = Session::build(self.gpu.context(), method, self.options)?;
         Ok(Delegate { gpu: self.gpu, session, report: facts })
     }
@@ -155,7 +182,12 @@ fn check_pins(method: MethodInfo<'_>, options: &BuildOptions) -> Result<()> {
 impl Delegate {
     /// Starts to build a delegate on `gpu`.
     pub fn builder(gpu: &Gpu) -> DelegateBuilder {
-        DelegateBuilder { gpu: gpu.clone(), method: None, options: BuildOptions::default() }
+        DelegateBuilder {
+            gpu: gpu.clone(),
+            method: None,
+            options: BuildOptions::default(),
+            tuning_budget: TuneOptions::default().budget,
+        }
     }
 
     /// Runs the method. Shapes may differ from run to run within what the program allows.

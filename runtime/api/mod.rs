@@ -12,6 +12,8 @@ mod inspect;
 mod program;
 mod report;
 mod sample;
+mod single;
+mod tune;
 pub mod verify;
 
 pub use delegate::{Delegate, DelegateBuilder, Outputs};
@@ -19,13 +21,14 @@ pub use device::Gpu;
 pub use host::HostDelegate;
 pub use inspect::Inspection;
 pub use program::{InputInfo, MethodInfo, Program};
-pub use report::{DelegateReport, DispatchTime, KernelUse};
+pub use report::{DelegateReport, DispatchTime, KernelChoice, KernelUse};
 #[doc(hidden)]
 pub use sample::{linear_program, quantised_linear_program};
+pub use tune::{TriedCandidate, TuneOptions, TuneReport, TunedChoice, tune};
 
 pub use crate::{
     base::{DType, Error, ErrorKind, HostTensor, Refusal, Result, Scalar, Value},
-    delegate::MemoryReport,
+    delegate::{MemoryReport, Tuning},
     gpu::{DeviceChoice, DeviceDescription, DeviceInfo, DeviceKind, GpuOptions},
     ops::Precision,
     passes::{Decision, Fusion, Int4PackLayout, Unfused},

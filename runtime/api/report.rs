@@ -31,8 +31,23 @@ pub struct DelegateReport {
     pub memory: MemoryReport,
     /// Kernels of the plan of the last run (before the first run: of a plan made at build).
     pub kernels: Vec<KernelUse>,
+    /// What was chosen for each launch of that plan whose kernel has several ways, each choice once.
+    pub choices: Vec<KernelChoice>,
     /// What may surprise: the device is a CPU, for one.
     pub warnings: Vec<String>,
+}
+
+/// What was chosen for launches of one shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelChoice {
+    /// Family of kernels, sizes and dtypes.
+    pub choice: String,
+    /// The kernel and its work-group shape.
+    pub candidate: String,
+    /// Whether it was measured on the device; else the device's class decided.
+    pub tuned: bool,
+    /// Launches in one run.
+    pub count: usize,
 }
 
 /// How often a plan launches a kernel.
@@ -94,8 +109,21 @@ pub(super) fn assemble(gpu: &Gpu, session: &Session, facts: &BuildFacts) -> Dele
         unfused: facts.unfused.clone(),
         memory: session.memory_report(),
         kernels: kernels(session),
+        choices: choices(session),
         warnings,
     }
+}
+
+fn choices(session: &Session) -> Vec<KernelChoice> {
+    let mut found: BTreeMap<String, KernelChoice> = BTreeMap::new();
+    let dispatches = session.plan().map_or(&[][..], |plan| &plan.dispatches);
+    for record in dispatches.iter().filter_map(|dispatch| dispatch.choice) {
+        let choice = record.name();
+        let candidate = record.name_of(record.candidate);
+        let new = KernelChoice { choice: choice.clone(), candidate, tuned: record.tuned, count: 0 };
+        found.entry(choice).or_insert(new).count += 1;
+    }
+    found.into_values().collect()
 }
 
 fn kernels(session: &Session) -> Vec<KernelUse> {

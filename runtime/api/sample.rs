@@ -14,7 +14,7 @@ use crate::{
 const SAMPLE_CAP: i64 = 32;
 
 /// Numbers that are the same in every run.
-struct Numbers(u32);
+pub(super) struct Numbers(pub u32);
 
 impl Numbers {
     fn next(&mut self) -> u32 {
@@ -23,7 +23,7 @@ impl Numbers {
     }
 
     /// Floats between -1 and 1; integers and truth values 0 or 1, which any table and mask takes.
-    fn tensor(&mut self, dtype: DType, sizes: &[usize]) -> Result<HostTensor> {
+    pub(super) fn tensor(&mut self, dtype: DType, sizes: &[usize]) -> Result<HostTensor> {
         if dtype.is_float() {
             return self.scaled(dtype, sizes, 1.0);
         }

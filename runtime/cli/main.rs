@@ -1,4 +1,4 @@
-//! The command-line tool: `vkdelegate devices | inspect | run | verify | compare | bench`.
+//! The command-line tool: `vkdelegate devices | inspect | run | verify | compare | bench | tune`.
 //!
 //! Exit codes: 0 when all is well, 1 when a check failed, 2 for bad usage, a bad file, a refused program or a device
 //! that fails. Errors go to standard error, one line first.
@@ -12,6 +12,7 @@ mod inspect;
 mod output;
 mod run;
 mod tensors;
+mod tune;
 mod verify;
 
 use std::{io::IsTerminal as _, process::ExitCode};
@@ -43,6 +44,8 @@ enum Command {
     Compare(compare::Args),
     /// Time a model, or one op.
     Bench(bench::Args),
+    /// Find the best kernels for a program on a device, and name those that give wrong results.
+    Tune(tune::Args),
 }
 
 /// What a command found.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Tune(args) => tune::run(args),
     };
     match verdict {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::{context::Context, session::Session, state::DeviceState};
+use super::{context::Context, session::Session, state::DeviceState, tuning::Tuning};
 use crate::{
     base::{Error, Result, SymEnv},
     ir::Method,
@@ -24,7 +24,9 @@ pub struct BuildOptions {
     pub timeout: Duration,
     /// Estimated operations of one submission, if not those of the device's class.
     pub submission_ops: Option<u64>,
-    /// Choices of kernels, in place of what the context knows.
+    /// Where choices of kernels come from.
+    pub tuning: Tuning,
+    /// Choices of kernels, in place of those.
     #[doc(hidden)]
     pub choices: Option<Arc<Choices>>,
     /// Test hook: faults and limits built in.
@@ -52,6 +54,7 @@ impl Default for BuildOptions {
             timestamps: false,
             timeout: Duration::from_secs(600),
             submission_ops: None,
+            tuning: Tuning::default(),
             choices: None,
             hooks: BuildHooks::default(),
         }
@@ -67,7 +70,11 @@ impl Session {
         context.check_alive()?;
         let mut profile = context.profile().clone();
         profile.submission_ops = options.submission_ops.unwrap_or(profile.submission_ops);
-        profile.choices = options.choices.clone().unwrap_or(profile.choices);
+        profile.choices = match &options.choices {
+            Some(choices) => Arc::clone(choices),
+            None if options.tuning == Tuning::Off => Arc::default(),
+            None => context.choices(),
+        };
         let plan_options =
             PlanOptions { profile, precision: options.precision, pinned_f32: options.pinned_f32.clone() };
         let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);

@@ -10,7 +10,7 @@ use crate::{
     base::{Error, Result},
     gpu::{self, Gpu, GpuError, GpuOptions, Pipeline},
     ops::PackKey,
-    shader::{Access, DeviceClass, DeviceProfile, Need, Needs},
+    shader::{Access, Choices, DeviceClass, DeviceProfile, Need, Needs},
 };
 
 /// An open device with what delegates share on it.
@@ -21,8 +21,17 @@ pub struct Context {
     pub(super) constants: Mutex<HashMap<PackKey, Weak<PackedConstant>>>,
     /// Held while a constant is packed, so that two delegates built at once share it.
     pub(super) packing: Mutex<()>,
+    /// What a tuner found; `None` until somebody asks.
+    pub(super) choices: Mutex<Option<Arc<Choices>>>,
     /// Test hook: the kernel that computes something else.
-    pub(super) broken_kernel: Mutex<Option<String>>,
+    pub(super) broken_kernel: Mutex<Option<BrokenKernel>>,
+}
+
+/// Test hook: which pipelines compute something else.
+pub(super) struct BrokenKernel {
+    pub name: String,
+    /// Only those of this work-group size.
+    pub local: Option<Vec<u32>>,
 }
 
 impl Context {
@@ -48,6 +57,7 @@ impl Context {
             pipelines: Mutex::default(),
             constants: Mutex::default(),
             packing: Mutex::default(),
+            choices: Mutex::default(),
             broken_kernel: Mutex::default(),
         }))
     }
@@ -65,7 +75,14 @@ impl Context {
     /// Test hook: pipelines of the kernel `name` that are made from now on compute something else.
     #[doc(hidden)]
     pub fn break_kernel(&self, name: &str) {
-        *lock(&self.broken_kernel) = Some(name.to_string());
+        *lock(&self.broken_kernel) = Some(BrokenKernel { name: name.to_string(), local: None });
+    }
+
+    /// Test hook: as [`Context::break_kernel`], for work groups of the size `local` only.
+    #[doc(hidden)]
+    pub fn break_work_group(&self, name: &str, local: &[u32]) {
+        *lock(&self.broken_kernel) =
+            Some(BrokenKernel { name: name.to_string(), local: Some(local.to_vec()) });
     }
 
     /// What planners know of the device.

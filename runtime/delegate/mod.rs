@@ -14,6 +14,7 @@ mod record;
 mod results;
 mod session;
 mod state;
+mod tuning;
 
 #[doc(hidden)]
 pub use build::BuildHooks;
@@ -22,3 +23,4 @@ pub use context::Context;
 pub use memory::MemoryReport;
 pub use results::RunOutputs;
 pub use session::{RunTiming, Session};
+pub use tuning::Tuning;

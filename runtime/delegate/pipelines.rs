@@ -126,7 +126,11 @@ impl Context {
             .push(access)
             .ok_or_else(|| Error::internal(format!("kernel {} lacks {access}", template.name)))?;
         let mut spirv = bundles.words(dispatch.kernel, access)?;
-        if lock(&self.broken_kernel).as_deref() == Some(template.name) {
+        let is_broken = lock(&self.broken_kernel).as_ref().is_some_and(|broken| {
+            broken.name == template.name
+                && broken.local.as_ref().is_none_or(|local| *local == dispatch.local_size())
+        });
+        if is_broken {
             fault::break_arithmetic(&mut spirv)?;
         }
         let spec: Vec<String> = dispatch.spec.iter().map(|(id, value)| format!("{id}={value}")).collect();

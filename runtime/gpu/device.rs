@@ -11,7 +11,7 @@ use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
 
-use super::cache::{self, CacheKey};
+use super::cache::{self, CacheKey, Kind};
 use super::caps::{Caps, Probe, probe};
 use super::error::{GpuError, GpuResult, result_text};
 use super::features::{DEVICE_ADDRESS, FeatureChain};
@@ -106,6 +106,17 @@ impl Gpu {
         self.shared.lost.load(Ordering::Acquire)
     }
 
+    /// What [`Gpu::store_tuning`] wrote to the cache folder for this device, this version of its driver and this version
+    /// of the crate; empty if there is none, or anything about the file is in doubt.
+    pub fn load_tuning(&self) -> Vec<u8> {
+        self.shared.load_file(Kind::Tuning)
+    }
+
+    /// Writes what a tuner found to the cache folder; `false` if there is none, or it cannot be written.
+    pub fn store_tuning(&self, payload: &[u8]) -> bool {
+        self.shared.store_file(Kind::Tuning, payload)
+    }
+
     /// Writes the pipeline cache to disk, if it has a folder and grew. Closing the device does this too.
     pub fn save_pipeline_cache(&self) {
         self.shared.save_cache();
@@ -156,7 +167,8 @@ pub(super) struct Shared {
     pub layouts: Mutex<HashMap<(u32, u32), Layouts>>,
     pub pipeline_cache: vk::PipelineCache,
     pub debug: Option<ext::debug_utils::Device>,
-    cache_file: Option<(CacheKey, PathBuf)>,
+    /// What files in the cache folder are valid for, and the folder.
+    cache: Option<(CacheKey, PathBuf)>,
     saved_cache_bytes: Mutex<usize>,
     address_functions: AddressFunctions,
     lost: AtomicBool,
@@ -192,7 +204,7 @@ impl Shared {
         } else {
             AddressFunctions::Extension(khr::buffer_device_address::Device::new(&instance.raw, &raw))
         };
-        let cache_file = options.cache_dir.as_deref().map(|folder| (key, key.path_in(folder)));
+        let cache = options.cache_dir.clone().map(|folder| (key, folder));
         let mut shared = Shared {
             raw,
             info,
@@ -205,7 +217,7 @@ impl Shared {
             layouts: Mutex::default(),
             pipeline_cache: vk::PipelineCache::null(),
             debug,
-            cache_file,
+            cache,
             saved_cache_bytes: Mutex::new(0),
             address_functions,
             lost: AtomicBool::new(false),
@@ -235,7 +247,7 @@ impl Shared {
     }
 
     fn create_pipeline_cache(&self) -> GpuResult<vk::PipelineCache> {
-        let blob = self.cache_file.as_ref().map(|(key, path)| cache::load(key, path)).unwrap_or_default();
+        let blob = self.load_file(Kind::Pipelines);
         *lock(&self.saved_cache_bytes) = blob.len();
         let mut info = vk::PipelineCacheCreateInfo::default();
         // Some drivers look at the pointer even when the size is zero, so it stays null then.
@@ -248,17 +260,33 @@ impl Shared {
     }
 
     fn save_cache(&self) {
-        let Some((key, path)) = &self.cache_file else { return };
+        if self.cache.is_none() {
+            return;
+        }
         // SAFETY: the cache belongs to this device.
         let Ok(blob) = (unsafe { self.raw.get_pipeline_cache_data(self.pipeline_cache) }) else { return };
         let mut saved_bytes = lock(&self.saved_cache_bytes);
         if blob.is_empty() || blob.len() == *saved_bytes {
             return;
         }
-        match cache::store(key, path, &blob) {
-            Ok(()) => *saved_bytes = blob.len(),
-            Err(error) => log::warn!("pipeline cache {} not written: {error}", path.display()),
+        if self.store_file(Kind::Pipelines, &blob) {
+            *saved_bytes = blob.len();
         }
+    }
+
+    /// The payload of the device's file in the cache folder; empty without one.
+    fn load_file(&self, kind: Kind) -> Vec<u8> {
+        self.cache.as_ref().map(|(key, folder)| cache::load(key, kind, folder)).unwrap_or_default()
+    }
+
+    /// Whether the payload was written to the device's file in the cache folder.
+    fn store_file(&self, kind: Kind, payload: &[u8]) -> bool {
+        let Some((key, folder)) = &self.cache else { return false };
+        let stored = cache::store(key, kind, folder, payload);
+        if let Err(error) = &stored {
+            log::warn!("{kind:?} not written to {}: {error}", folder.display());
+        }
+        stored.is_ok()
     }
 
     /// An error once the device is lost. Every public call asks first.

@@ -96,12 +96,7 @@ impl Lowering<'_> {
     /// Fails when a work group of `dispatch` has more invocations or shared memory than the device takes.
     pub(super) fn check_work_group(&self, dispatch: &Dispatch) -> Result<()> {
         let Some(template) = dispatch.kernel.info() else { return Ok(()) };
-        let size_of = |id: &u32| {
-            let given = dispatch.spec.iter().find(|(spec, _)| spec == id).map(|&(_, value)| value);
-            let default = template.specs.iter().find(|spec| spec.id == *id).map(|spec| spec.default);
-            given.or(default).unwrap_or(1)
-        };
-        let sizes: Vec<u32> = template.local_ids.iter().map(size_of).collect();
+        let sizes = dispatch.local_size();
         let invocations: u32 = sizes.iter().product();
         let profile = self.profile();
         let fits = sizes.iter().zip(profile.max_group_size).all(|(&size, most)| size <= most);

@@ -17,6 +17,7 @@ mod verify;
 pub use bind::{InputMeta, SAMPLE_CAP, ShapeKey, bind_inputs, probe_envs, sample_envs, sample_inputs};
 pub use build::{PlanOptions, build};
 pub use check::{check, check_all};
+pub use nodes::{concrete_sizes, scalar_of_type};
 pub use submissions::submissions;
 pub use verify::verify;
 

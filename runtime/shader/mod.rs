@@ -160,6 +160,17 @@ impl Dispatch {
         self.ops.max(words.saturating_mul(OPS_A_WORD))
     }
 
+    /// Invocations of a work group, by axis; axes that the kernel leaves at 1 may be missing.
+    pub fn local_size(&self) -> Vec<u32> {
+        let Some(template) = self.kernel.info() else { return Vec::new() };
+        let size_of = |id: &u32| {
+            let given = self.spec.iter().find(|(spec, _)| spec == id).map(|&(_, value)| value);
+            let default = template.specs.iter().find(|spec| spec.id == *id).map(|spec| spec.default);
+            given.or(default).unwrap_or(1)
+        };
+        template.local_ids.iter().map(size_of).collect()
+    }
+
     /// The dispatch with an estimate of its operations.
     #[must_use]
     pub fn of_ops(self, ops: u64) -> Dispatch {

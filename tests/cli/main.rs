@@ -11,4 +11,5 @@ mod support;
 #[path = "../../runtime/cli/tensors/mod.rs"]
 #[allow(dead_code, unused_imports)]
 mod tensors;
+mod tune;
 mod verify;

@@ -1,0 +1,131 @@
+//! `tune`: finds the best kernels for a program on a device, and names those that give wrong results.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value as Json, json};
+use vkdelegate::{TuneOptions, TuneReport, TunedChoice, tune};
+
+use crate::{
+    Verdict,
+    args::{DeviceArgs, MethodArgs},
+    output, tensors,
+};
+
+/// Every candidate is checked before it is timed: several runs with the same bits, the bits of other work-group shapes of
+/// its kernel, and the host's result. Wrong ones are never used again, and are a failed check.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The program, a .pt2 file.
+    model: PathBuf,
+    /// Inputs whose sizes are tuned for, as for `run`; without it, sizes at the ends of the program's ranges.
+    #[arg(long, value_name = "FILE")]
+    inputs: Option<PathBuf>,
+    /// Stop after so many seconds; the largest products come first.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    budget: u64,
+    /// Measure again what has been measured before.
+    #[arg(long)]
+    again: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+    /// For tests: break a kernel in work groups of one size.
+    #[arg(long, hide = true, num_args = 3, value_names = ["KERNEL", "X", "Y"])]
+    break_work_group: Option<Vec<String>>,
+    #[command(flatten)]
+    method: MethodArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+pub fn run(args: Args) -> Result<Verdict> {
+    let program = args.method.program.open(&args.model)?;
+    let gpu = args.device.open()?;
+    if let Some([kernel, sizes @ ..]) = args.break_work_group.as_deref() {
+        let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u32>, _>>()?;
+        gpu.context().break_work_group(kernel, &sizes);
+    }
+    let inputs = match &args.inputs {
+        Some(file) => Some(
+            args.method
+                .method(&program)?
+                .inputs_from_tensors(tensors::read(file)?)
+                .with_context(|| file.display().to_string())?,
+        ),
+        None => None,
+    };
+    let options = TuneOptions {
+        method: args.method.method.clone(),
+        precision: args.method.precision.into(),
+        inputs,
+        budget: Duration::from_secs(args.budget),
+        again: args.again,
+    };
+    let bar = output::progress_bar(0);
+    let report = tune(&gpu, &program, &options, |done, all, next| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        bar.set_message(next.to_string());
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    if args.json {
+        output::print_json(&describe_json(&report))?;
+    } else {
+        output::print(&describe(&report))?;
+    }
+    Ok(if report.faults().next().is_none() { Verdict::Passed } else { Verdict::Failed })
+}
+
+fn describe_json(report: &TuneReport) -> Json {
+    let choices = report.choices.iter().map(|choice| {
+        let tried = choice.tried.iter().map(|tried| {
+            json!({
+                "candidate": tried.candidate,
+                "best_us": tried.best_us.map(output::number),
+                "fault": tried.fault,
+            })
+        });
+        json!({
+            "choice": choice.choice, "node": choice.node, "launches": choice.launches, "default": choice.default,
+            "picked": choice.picked, "checked_on_host": choice.checked_on_host, "tried": tried.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "device": report.device,
+        "choices": choices.collect::<Vec<_>>(),
+        "known": report.known,
+        "not_reached": report.not_reached,
+        "stored": report.stored,
+    })
+}
+
+fn describe(report: &TuneReport) -> String {
+    let mut lines: Vec<String> = report.choices.iter().map(line).collect();
+    lines.extend(
+        report.faults().map(|(choice, candidate, fault)| format!("WRONG {choice}: {candidate}: {fault}")),
+    );
+    let TuneReport { device, choices, known, not_reached, stored, .. } = report;
+    let mut summary = format!("{} measured, {known} known, {} not reached", choices.len(), not_reached.len());
+    if *stored {
+        summary += "; kept for programs that name the same cache folder";
+    } else if !choices.is_empty() {
+        summary += "; not kept: name a folder with --cache-dir, here and where the program runs";
+    }
+    lines.push(format!("{device}: {summary}"));
+    lines.join("\n")
+}
+
+fn line(choice: &TunedChoice) -> String {
+    let time_of = |name: &str| {
+        let tried = choice.tried.iter().find(|tried| tried.candidate == name);
+        tried.and_then(|tried| tried.best_us).map_or("-".to_string(), |us| format!("{us:.0} us"))
+    };
+    let picked = choice.picked.as_deref().unwrap_or("nothing: all candidates are wrong");
+    let before = match choice.picked.as_deref() {
+        Some(name) if name == choice.default => String::new(),
+        _ => format!("; {} took {}", choice.default, time_of(&choice.default)),
+    };
+    format!("{}: {picked} {}{before}", choice.choice, time_of(picked))
+}
