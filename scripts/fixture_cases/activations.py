@@ -8,8 +8,8 @@ from .case import case, one
 from .quantised import DqPerChannel, ao, qd
 
 
-def weight(rng, k, n, bias=True):
-    return DqPerChannel(rng, k, n, bias, low=-127)
+class Weight(DqPerChannel):
+    low = -127
 
 
 class PerTensor(nn.Module):
@@ -29,14 +29,14 @@ class PerTensor(nn.Module):
 
 @case
 def act_per_tensor_uint8(rng, m=5, k=37, n=11):
-    return one(PerTensor(torch.uint8, weight(rng, k, n)), [(rng.randn(m, k) + 0.5,)],
+    return one(PerTensor(torch.uint8, Weight(rng, k, n)), [(rng.randn(m, k) + 0.5,)],
                "activations in uint8 with one zero point, K not a multiple of 4", dict(linear=1, addmm=0),
                fused=dict(linear_a8w8=1), tags=["quant"])
 
 
 @case
 def act_shared(rng, k=24, n=10):
-    layers = [weight(rng, k, n), weight(rng, k, n, bias=False), weight(rng, k, 2 * n)]
+    layers = [Weight(rng, k, n), Weight(rng, k, n, bias=False), Weight(rng, k, 2 * n)]
     return one(PerTensor(torch.int8, *layers), [(rng.randn(b, 3, k),) for b in (2, 5)],
                "three layers read the same codes, as queries, keys and values do; any number of rows",
                dict(linear=3, addmm=0, mm=0), dynamic=({0: Dim("batch", min=1, max=8)},),
@@ -59,7 +59,7 @@ def act_per_token_symmetric(rng, k=32, n=12):
     x = rng.randn(2, 3, k)
     x[0, 1] = 0                                             # a row whose scale is the least there is
     x[1, 2] *= 1e4
-    return one(PerToken(weight(rng, k, n), "choose_qparams_per_token"), [(x,)],
+    return one(PerToken(Weight(rng, k, n), "choose_qparams_per_token"), [(x,)],
                "a symmetric scale for each row, one row being zeros", dict(linear=1, addmm=0),
                fused=dict(linear_a8w8=1), tags=["quant"])
 
@@ -115,7 +115,7 @@ def act_static_codes(rng, k=20, n=9):
                tags=["quant"])
 
 
-class RuntimeScale(DqPerChannel):
+class RuntimeScale(Weight):
     def forward(self, x, level):
         sc = level * x.abs().amax() / 127
         a = (sc, torch.tensor(0), -127, 127, torch.int8)
@@ -125,7 +125,7 @@ class RuntimeScale(DqPerChannel):
 @case
 def act_runtime_scale(rng, m=3, k=16, n=6):
     calls = [(rng.randn(m, k), torch.tensor(level)) for level in (1.0, 0.3)]
-    return one(RuntimeScale(rng, k, n, low=-127), calls,
+    return one(RuntimeScale(rng, k, n), calls,
                "a scale computed at run time from something else; the second saturates", dict(linear=1, addmm=0),
                fused=dict(linear_a8w8=1), tags=["quant"])
 
@@ -137,12 +137,12 @@ def act_not_finite(rng, k=16, n=6):
     x[1, 3], x[2, 5], x[3, 5] = float("nan"), inf, -inf
     x[4] = 0
     x[5, :2] = torch.tensor([3e38, -3e38])                  # a range beyond float32
-    return one(PerToken(weight(rng, k, n), "choose_qparams_per_token_asymmetric"), [(x.nan_to_num(0, 1, -1),), (x,)],
+    return one(PerToken(Weight(rng, k, n), "choose_qparams_per_token_asymmetric"), [(x.nan_to_num(0, 1, -1),), (x,)],
                "rows with NaN, infinities and a range beyond float32 give NaN, and only they do",
                dict(linear=1, addmm=0), fused=dict(linear_a8w8=1), tags=["quant"])
 
 
-class GivenScale(DqPerChannel):
+class GivenScale(Weight):
     def forward(self, codes, scale, zero):
         return super().forward(qd().dequantize_per_tensor.tensor(codes, scale, zero, -128, 127, torch.int8))
 
@@ -151,7 +151,7 @@ class GivenScale(DqPerChannel):
 def act_given_scale(rng, m=3, k=16, n=6):
     codes = rng.randint(-128, 128, (m, k)).to(torch.int8)
     scales = (0.5, -0.5, 0.0, float("inf"), -float("inf"), float("nan"), 1e-45)
-    return one(GivenScale(rng, k, n, low=-127), [(codes, torch.tensor(scale), torch.tensor(5)) for scale in scales],
+    return one(GivenScale(rng, k, n), [(codes, torch.tensor(scale), torch.tensor(5)) for scale in scales],
                "codes, scale and zero point of the caller: zero, negative, subnormal, infinite and NaN",
                dict(linear=1, addmm=0), fused=dict(linear_a8w8=1), tags=["quant"])
 

@@ -23,9 +23,10 @@ def qd():
 class DqPerChannel(nn.Module):
     """int8 codes from `low` to 127 with a scale for each row, and a bias."""
 
-    def __init__(self, rng, k, n, bias=True, low=-128):
+    low = -128
+
+    def __init__(self, rng, k, n, bias=True):
         super().__init__()
-        self.low = low
         q, sc = quant_per_channel(rng.param(n, k))
         self.register_buffer("wq", q)
         self.register_buffer("scale", sc)

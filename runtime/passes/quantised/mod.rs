@@ -8,7 +8,8 @@
 //!
 //! Where the activations are dequantised at run time too, from int8 or uint8 codes with one scale for all or for each
 //! row, both codes are multiplied as integers (`linear_a8w8`, `linear_a8w4`), and a quantise of the result with
-//! constants is part of the product. So is a chain `to_float(_int_mm(codes, constant)) * scales + bias`.
+//! constants is part of the product. So is a chain `to_float(_int_mm(codes, constant)) * scales + bias`, also where the
+//! codes take a detour as unsigned ones (see `offset`).
 //!
 //! `_weight_int4pack_mm_for_cpu` becomes a `linear` first, where its packed codes are known: see [`Int4PackLayout`].
 //!
@@ -21,6 +22,7 @@ mod activation;
 mod embedding;
 mod int4pack;
 mod int_mm;
+mod offset;
 mod pack;
 mod plan;
 mod sample;
@@ -58,6 +60,7 @@ pub(super) fn run(graph: &mut Graph, options: &Options) -> Result<Outcome> {
     let mut outcome = Outcome { fusions: Vec::new(), remarks: HashMap::new() };
     let limits = &options.fold;
     let added = int4pack::run(graph, options.int4pack_layout, limits)?;
+    offset::run(graph, limits)?;
     let mut plans = Vec::new();
     let mut products = Vec::new();
     let constness = Constness::analyse(graph)?;
