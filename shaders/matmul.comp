@@ -59,8 +59,6 @@ void main() {
         }
     }
     for (uint r = 0u; r < TILE_M; r++) {
-        uint row = first_row + r;
-        if (row >= m) return;
-        for (uint c = 0u; c < 4u; c++) finish(row, panel * 4u + c, sums[r][c]);
+        if (first_row + r < m) finish_panel(first_row + r, panel, sums[r]);
     }
 }

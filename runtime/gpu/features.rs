@@ -20,6 +20,8 @@ pub struct Features {
     pub shader_int8: bool,
     /// 16-bit integer arithmetic in shaders.
     pub shader_int16: bool,
+    /// 64-bit integer arithmetic in shaders.
+    pub shader_int64: bool,
     /// Buffers reached through 64-bit addresses.
     pub buffer_device_address: bool,
     /// Integer dot product instructions.
@@ -38,6 +40,7 @@ impl Features {
         shader_float16: true,
         shader_int8: true,
         shader_int16: true,
+        shader_int64: true,
         buffer_device_address: true,
         integer_dot_product: true,
         subgroup_arithmetic: true,
@@ -52,6 +55,7 @@ impl Features {
             shader_float16: self.shader_float16 && !off.shader_float16,
             shader_int8: self.shader_int8 && !off.shader_int8,
             shader_int16: self.shader_int16 && !off.shader_int16,
+            shader_int64: self.shader_int64 && !off.shader_int64,
             buffer_device_address: self.buffer_device_address && !off.buffer_device_address,
             integer_dot_product: self.integer_dot_product && !off.integer_dot_product,
             subgroup_arithmetic: self.subgroup_arithmetic && !off.subgroup_arithmetic,
@@ -60,13 +64,14 @@ impl Features {
     }
 
     /// Every feature by its name, for listings.
-    pub fn named(&self) -> [(&'static str, bool); 9] {
+    pub fn named(&self) -> [(&'static str, bool); 10] {
         [
             ("storage_16bit", self.storage_16bit),
             ("storage_8bit", self.storage_8bit),
             ("shader_float16", self.shader_float16),
             ("shader_int8", self.shader_int8),
             ("shader_int16", self.shader_int16),
+            ("shader_int64", self.shader_int64),
             ("buffer_device_address", self.buffer_device_address),
             ("integer_dot_product", self.integer_dot_product),
             ("subgroup_arithmetic", self.subgroup_arithmetic),
@@ -186,6 +191,7 @@ impl FeatureChain {
             shader_float16: chain.float16_int8.shader_float16 == vk::TRUE,
             shader_int8: chain.float16_int8.shader_int8 == vk::TRUE,
             shader_int16: core.shader_int16 == vk::TRUE,
+            shader_int64: core.shader_int64 == vk::TRUE,
             buffer_device_address: chain.device_address.buffer_device_address == vk::TRUE,
             integer_dot_product: chain.dot_product.shader_integer_dot_product == vk::TRUE,
             subgroup_arithmetic: false,
@@ -196,7 +202,9 @@ impl FeatureChain {
     /// The chain that enables exactly `features`.
     pub(super) fn enabling(features: &Features) -> FeatureChain {
         FeatureChain {
-            core: vk::PhysicalDeviceFeatures::default().shader_int16(features.shader_int16),
+            core: vk::PhysicalDeviceFeatures::default()
+                .shader_int16(features.shader_int16)
+                .shader_int64(features.shader_int64),
             storage_16bit: vk::PhysicalDevice16BitStorageFeatures::default()
                 .storage_buffer16_bit_access(features.storage_16bit),
             storage_8bit: vk::PhysicalDevice8BitStorageFeatures::default()

@@ -10,7 +10,7 @@ use super::{
     elementwise::pad,
     epilogue::{Activation, known},
     fill::fill,
-    ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, tile_way},
+    ways::{self, MAX_LANES, ProductWay, ROW_SPLIT, ROW_WAY, lanes_way, tile_way},
 };
 use crate::{
     base::{Error, Result, Scalar, shape},
@@ -18,8 +18,21 @@ use crate::{
 };
 
 /// The kernels of a product.
-static MATMUL: Family<ProductWay> =
-    Family { name: "matmul", ways: &[tile_way("rows16", 16, false), tile_way("rows4", 4, true), ROW_WAY] };
+static MATMUL: Family<ProductWay> = Family {
+    name: "matmul",
+    ways: &[
+        lanes_way("lanes16", 16),
+        tile_way("rows16", 16, false),
+        lanes_way("lanes8", 8),
+        lanes_way("lanes4", 4),
+        tile_way("rows4", 4, true),
+        lanes_way("lanes1", 1),
+        ROW_WAY,
+    ],
+};
+
+/// Columns that give every lane of a subgroup a panel.
+const COLUMNS_OF_LANES: usize = 4 * MAX_LANES as usize;
 
 /// The matrix on the right of a product.
 #[derive(Clone, Debug)]
@@ -230,6 +243,7 @@ impl Launch {
                 let dispatch = match chosen.value {
                     ProductWay::Row => self.row_dispatch(cx, &chosen)?,
                     ProductWay::Tile(_) => self.tile_dispatch(cx, &chosen)?,
+                    ProductWay::Lanes(_) => self.lanes_dispatch(cx, &chosen)?,
                 };
                 cx.emit(dispatch.chosen(chosen.record))
             }
@@ -248,14 +262,23 @@ impl Launch {
 
     /// A CPU pays for each load, so it wants large tiles; a GPU wants registers.
     fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
+        let profile = cx.profile();
+        let (is_cpu, lanes_share) = (profile.class == DeviceClass::Cpu, ways::lanes_share(profile));
         let wanted = match self.rows() {
+            1 if lanes_share && self.columns() >= COLUMNS_OF_LANES => ProductWay::Lanes(1),
             1 => ProductWay::Row,
-            9.. if cx.profile().class == DeviceClass::Cpu => ProductWay::Tile(16),
+            2..=4 if lanes_share => ProductWay::Lanes(4),
+            5..=8 if lanes_share => ProductWay::Lanes(8),
+            _ if lanes_share => ProductWay::Lanes(16),
+            9.. if is_cpu => ProductWay::Tile(16),
             _ => ProductWay::Tile(4),
         };
-        let is_row = self.rows() == 1;
-        let computes = |way| (way == ProductWay::Row) == is_row;
-        ways::choose(cx.profile(), &MATMUL, self.key(), wanted, computes)
+        // The row kernel has an order of sums of its own; the others have one in common.
+        let computes = |way| match way {
+            ProductWay::Lanes(_) => lanes_share && wanted != ProductWay::Row,
+            _ => (way == ProductWay::Row) == (wanted == ProductWay::Row),
+        };
+        ways::choose(profile, &MATMUL, self.key(), wanted, computes)
     }
 
     /// Two products that give the same, when one launch is too large for the device.
@@ -393,6 +416,56 @@ impl Launch {
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
             activation: known(self.activation.in_matmul())?,
+        };
+        let [a, b, bias, y] = self.regions();
+        let params = Params {
+            m: self.rows() as u32,
+            n: self.columns() as u32,
+            k: self.depth() as u32,
+            batch_1: self.y.sizes[1] as u32,
+            alpha: self.alpha,
+            beta: self.beta,
+            act_a: self.activation.a,
+            act_b: self.activation.b,
+            a_strides: pad(&self.a.strides, 0)?,
+            b_strides: self.b_strides()?,
+            bias_strides: self.bias_strides()?,
+            y_strides: pad(&self.y.strides[..3], 0)?,
+        };
+        let columns_a_group = 4 * local_x as usize;
+        let groups = [
+            self.rows().div_ceil(chosen.tile_rows()),
+            self.columns().div_ceil(columns_a_group),
+            self.batches(),
+        ];
+        let groups = groups.map(|groups| groups as u32);
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
+        Ok(self.with_access(dispatch))
+    }
+
+    fn lanes_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
+        use kernels::matmul_lanes::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
+        self.check_elements()?;
+        let axes = Axes {
+            dtype: float_axis!(matmul_lanes, self.a.element)?,
+            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+            tile_m: match chosen.value.rows() {
+                1 => TileM::TileM1,
+                4 => TileM::TileM4,
+                8 => TileM::TileM8,
+                _ => TileM::TileM16,
+            },
+        };
+        let [local_x, _] = chosen.local;
+        let spec = Spec {
+            round_mode: self.round_mode(cx),
+            local_x,
+            lanes: cx.profile().subgroup_size.clamp(4, MAX_LANES),
+            a_vec4: u32::from(self.a_vec4()),
+            b_loads: self.b_loads(),
+            has_bias: u32::from(self.bias.is_some()),
+            adds_y: u32::from(self.adds_y),
+            activation: known(self.activation.in_matmul_lanes())?,
         };
         let [a, b, bias, y] = self.regions();
         let params = Params {

@@ -3,11 +3,20 @@
 use super::Lowering;
 use crate::{
     base::{Error, Result},
-    shader::{ChoiceKey, Chosen, DeviceProfile, Dispatch, Family, Need, Needs, Way, work_groups},
+    shader::{
+        Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Dispatch, Family, Need, Needs, Way,
+        work_groups,
+    },
 };
 
 /// Work-group shapes of kernels whose invocations take a tile each.
 pub const TILE_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 2], [16, 4], [8, 8], [32, 1], [16, 2]];
+
+/// Work-group shapes of kernels whose lanes share loads: lanes of a subgroup have the same rows.
+const LANE_SHAPES: &[[u32; 2]] = &[[64, 1], [32, 1], [16, 1], [8, 1]];
+
+/// Lanes of a subgroup that share loads in these kernels, at most.
+pub const MAX_LANES: u32 = 8;
 
 /// Invocations that share a row's panel of 4 columns in the kernels for one row: a work group has a multiple.
 pub const ROW_SPLIT: u32 = 16;
@@ -23,6 +32,8 @@ pub const ROW_SHARED_BYTES: u32 = 16;
 pub enum ProductWay {
     /// Each invocation has a panel of 4 columns of so many rows.
     Tile(u32),
+    /// The same, and lanes of a subgroup load the rows for each other.
+    Lanes(u32),
     /// [`ROW_SPLIT`] invocations share a panel of the only row.
     Row,
 }
@@ -31,7 +42,7 @@ impl ProductWay {
     /// Rows of an invocation's tile.
     pub fn rows(self) -> usize {
         match self {
-            ProductWay::Tile(rows) => rows as usize,
+            ProductWay::Tile(rows) | ProductWay::Lanes(rows) => rows as usize,
             ProductWay::Row => 1,
         }
     }
@@ -48,6 +59,20 @@ impl Chosen<ProductWay> {
 pub const fn tile_way(name: &'static str, rows: u32, on_phones: bool) -> Way<ProductWay> {
     let needs = Needs::of(&[] as &[Need]);
     Way { name, value: ProductWay::Tile(rows), shapes: TILE_SHAPES, shared_bytes: 0, needs, on_phones }
+}
+
+/// A way of tiles of `rows` rows whose lanes share loads, for Vulkan on the CPU.
+pub const fn lanes_way(name: &'static str, rows: u32) -> Way<ProductWay> {
+    let (value, needs) = (ProductWay::Lanes(rows), Needs::of(&[Need::ShaderInt64, Need::Subgroup]));
+    Way { name, value, shapes: LANE_SHAPES, shared_bytes: 0, needs, on_phones: false }
+}
+
+/// Whether sharing loads among lanes pays on the device: where Vulkan runs on the CPU, each lane's load is one of its own.
+/// Through descriptors each load has a bounds check too, and such kernels take seconds to compile: there are none.
+pub fn lanes_share(profile: &DeviceProfile) -> bool {
+    let has = |need| profile.features.contains(need);
+    let is_cheap = profile.class == DeviceClass::Cpu && profile.access == Access::Bda;
+    is_cheap && has(Need::Subgroup) && has(Need::ShaderInt64)
 }
 
 /// The way of a kernel for one row.
@@ -74,6 +99,7 @@ pub fn choose(
     let groups = work_groups(profile.class);
     let local = match wanted {
         ProductWay::Tile(_) => groups.tile_for(profile.class, key.n.div_ceil(4)),
+        ProductWay::Lanes(_) => [profile.subgroup_size.max(MAX_LANES), 1],
         ProductWay::Row => groups.row,
     };
     family.choose(profile, key, (wanted, local), computes).ok_or_else(|| {

@@ -66,6 +66,8 @@ pub struct DeviceProfile {
     pub max_invocations: u32,
     /// Invocations of one work group, per axis.
     pub max_group_size: [u32; 3],
+    /// Invocations of one subgroup, where [`Need::Subgroup`](super::Need::Subgroup) is among the features.
+    pub subgroup_size: u32,
     /// Shared memory of one work group.
     pub max_shared_bytes: u32,
     /// Estimated operations of one submission, so that no watchdog takes the device for hung.
@@ -89,6 +91,7 @@ impl DeviceProfile {
             max_groups: [65535; 3],
             max_invocations: 128,
             max_group_size: [128, 128, 64],
+            subgroup_size: 1,
             max_shared_bytes: 16 << 10,
             submission_ops: DeviceClass::Cpu.submission_ops(),
             choices: Arc::default(),

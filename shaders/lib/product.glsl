@@ -9,6 +9,9 @@
 #define PRODUCT_GLSL
 
 #include "lib/access.glsl"
+#ifdef NEEDS_SHADER_INT64
+#include "lib/words.glsl"
+#endif
 
 READS(0, a, T)
 READS(1, b, T)
@@ -72,6 +75,22 @@ void finish(uint row, uint column, float sum) {
     uint at = batch_0_index() * y_strides[0] + batch_1_index() * y_strides[1] + row * y_strides[2] + column;
     if (adds_y != 0u) value += LOADF(y, at);
     STOREF(y, at, activate(value));
+}
+
+// As `finish` for the 4 columns of a panel; those past the end are the last one again, with its value.
+void finish_panel(uint row, uint panel, vec4 sum) {
+    uvec4 columns = min(uvec4(0u, 1u, 2u, 3u) + 4u * panel, uvec4(n - 1u));
+    for (uint c = 1u; c < 4u; c++) sum[c] = columns[c] == columns[c - 1u] ? sum[c - 1u] : sum[c];
+    vec4 value = alpha * sum;
+    if (has_bias != 0u) {
+        uint at = batch_0_index() * bias_strides[0] + batch_1_index() * bias_strides[1] + row * bias_strides[2];
+        for (uint c = 0u; c < 4u; c++) value[c] += beta * LOADF(bias, at + columns[c] * bias_strides[3]);
+    }
+    uvec4 at = columns + (batch_0_index() * y_strides[0] + batch_1_index() * y_strides[1] + row * y_strides[2]);
+    if (adds_y != 0u) {
+        for (uint c = 0u; c < 4u; c++) value[c] += LOADF(y, at[c]);
+    }
+    for (uint c = 0u; c < 4u; c++) STOREF(y, at[c], activate(value[c]));
 }
 
 #endif

@@ -137,7 +137,7 @@ impl Dot<'_> {
                 };
                 let dispatch = match chosen.value {
                     ProductWay::Row => self.row_dispatch(cx, &part, &chosen)?,
-                    ProductWay::Tile(_) => self.tile_dispatch(cx, &part, &chosen)?,
+                    _ => self.tile_dispatch(cx, &part, &chosen)?,
                 };
                 cx.emit(dispatch.chosen(chosen.record))?;
             }
@@ -180,7 +180,7 @@ impl Dot<'_> {
         let computes = |way: ProductWay| match way {
             ProductWay::Row => is_row && !is_wide,
             ProductWay::Tile(1) => is_row || is_wide,
-            ProductWay::Tile(_) => !is_row && !is_wide,
+            _ => !is_row && !is_wide,
         };
         ways::choose(cx.profile(), &LINEAR_DOT, self.key(), wanted, computes)
     }

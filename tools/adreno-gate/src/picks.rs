@@ -12,6 +12,7 @@ const FOR_CPUS: &[(&str, &str)] = &[
     ("attention_query", "dtype=f32"),
     ("attention_query", "dtype=f16"),
     ("matmul", "tile_m=16"),
+    ("matmul_lanes", "tile_m=1"),
     ("linear_codes", "tile_m=16"),
     ("int_mm_codes", "tile_m=16"),
     ("linear_dot", "tile_m=8"),

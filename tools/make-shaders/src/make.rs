@@ -116,7 +116,7 @@ fn operands(module: &Reflection) -> Result<Vec<OperandInfo>> {
             (false, true) => "write",
             _ => "read_write",
         };
-        let block = info.name.strip_suffix("4").unwrap_or(&info.name);
+        let block = info.name.trim_end_matches(|c: char| c.is_ascii_digit());
         let name = block.strip_suffix("_buffer").unwrap_or(block).to_owned();
         operands.push(OperandInfo { name, access: access.to_owned() });
     }
