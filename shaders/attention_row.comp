@@ -17,6 +17,7 @@
 //! shared 2560
 //! needs dtype=f16 : storage_16bit
 //! needs access=ssbo : storage_buffers_5
+#extension GL_EXT_control_flow_attributes : require
 #include "lib/attention.glsl"
 
 const uint LANES = 64u;
@@ -47,7 +48,8 @@ void main() {
         uint k_at[SHARE];
         vec4 dots = vec4(0.0);
         for (uint j = 0u; j < SHARE; j++) k_at[j] = k_batch() + min(first + lane + j * LANES, keys - 1u) * k_strides[2];
-        for (uint i = 0u; i < 4u * width; i += 4u) {
+        // Unrolled, loads would take the registers of other threads.
+        [[dont_unroll]] for (uint i = 0u; i < 4u * width; i += 4u) {
             vec4 row = LOAD4F(q, q_at + i);
             for (uint j = 0u; j < SHARE; j++) dots[j] += dot(row, LOAD4F(k, k_at[j] + i));
         }
@@ -75,7 +77,7 @@ void main() {
         if (has_element) {
             uint v_at = v_batch() + (first + part) * v_strides[2] + element;
             uint seen = min(KEYS, keys - first);
-            for (uint c = part; c < seen; c += PARTS) {
+            [[dont_unroll]] for (uint c = part; c < seen; c += PARTS) {
                 sum += weights[half_at + c] * LOAD4F(v, v_at);
                 v_at += PARTS * v_strides[2];
             }

@@ -18,6 +18,7 @@
 //! shared 2560
 //! needs dtype=f16 : storage_16bit
 //! needs access=ssbo : storage_buffers_5
+#extension GL_EXT_control_flow_attributes : require
 #include "lib/attention.glsl"
 
 const uint LANES = 64u;
@@ -41,6 +42,8 @@ void main() {
     uint score_at = score_query * PITCH + score_key;
     // Weights: every SHARERS-th key of a query.
     uint weight_at = lane / SHARERS * PITCH + lane % SHARERS;
+    uint weight_query = first_query + lane / SHARERS;
+    uint mask_at = mask_batch() + min(weight_query, queries - 1u) * mask_strides[2];
     float largest = -INFINITY;
     float total = 0.0;
     // Sums: 4 elements of 4 queries.
@@ -55,7 +58,8 @@ void main() {
         uint k_at = k_batch() + min(first_key + score_key, keys - 1u) * k_strides[2];
         uint k_next = k_batch() + min(first_key + score_key + 1u, keys - 1u) * k_strides[2];
         vec2 dots[4] = vec2[4](vec2(0.0), vec2(0.0), vec2(0.0), vec2(0.0));
-        for (uint i = 0u; i < 4u * width; i += 4u) {
+        // Unrolled, loads would take the registers of other threads.
+        [[dont_unroll]] for (uint i = 0u; i < 4u * width; i += 4u) {
             vec4 k0 = LOAD4F(k, k_at + i);
             vec4 k1 = LOAD4F(k, k_next + i);
             for (uint r = 0u; r < 4u; r++) {
@@ -64,17 +68,17 @@ void main() {
             }
         }
         for (uint r = 0u; r < 4u; r++) {
-            uint query = first_query + score_query + r;
-            for (uint c = 0u; c < 2u; c++) {
-                uint key = first_key + score_key + c;
-                uint mask_at = mask_batch() + min(query, queries - 1u) * mask_strides[2] + min(key, keys - 1u) * mask_strides[3];
-                float score = masked(scale * dots[r][c], query, key, mask_at);
-                scores[score_at + r * PITCH + c] = key < keys ? score : -INFINITY;
-            }
+            scores[score_at + r * PITCH] = scale * dots[r].x;
+            scores[score_at + r * PITCH + 1u] = scale * dots[r].y;
         }
         barrier();
         float most = largest;
-        for (uint c = 0u; c < KEYS; c += SHARERS) most = largest_of(most, scores[weight_at + c]);
+        [[dont_unroll]] for (uint c = 0u; c < KEYS; c += SHARERS) {
+            uint key = first_key + lane % SHARERS + c;
+            float score = masked(scores[weight_at + c], weight_query, key, mask_at + min(key, keys - 1u) * mask_strides[3]);
+            scores[weight_at + c] = key < keys ? score : -INFINITY;
+            most = largest_of(most, scores[weight_at + c]);
+        }
         partials[lane] = most;
         barrier();
         for (uint other = 0u; other < SHARERS; other++) most = largest_of(most, partials[lane / SHARERS * SHARERS + other]);
@@ -93,7 +97,7 @@ void main() {
         if (has_element) {
             uint v_at = v_batch() + first_key * v_strides[2] + element;
             uint seen = min(KEYS, keys - first_key);
-            for (uint c = 0u; c < seen; c++) {
+            [[dont_unroll]] for (uint c = 0u; c < seen; c++) {
                 vec4 value = LOAD4F(v, v_at);
                 v_at += v_strides[2];
                 for (uint r = 0u; r < 4u; r++) sums[r] += scores[(sum_query + r) * PITCH + c] * value;

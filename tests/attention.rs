@@ -310,7 +310,9 @@ fn the_device_and_the_sizes_choose_the_kernel() {
     let _turn = device::turn();
     let chosen = |class, case: Case| kernels_of(&context(class), &case.method());
     let (cpu, phone) = (DeviceClass::Cpu, DeviceClass::Adreno7xx);
-    assert_eq!(chosen(cpu, Case::new(9, 40, 64)), ["attention_query"]);
+    let by_address = context(cpu).profile().access == Access::Bda;
+    let of_cpu = if by_address { "attention_query" } else { "attention_tile" };
+    assert_eq!(chosen(cpu, Case::new(9, 40, 64)), [of_cpu]);
     assert_eq!(chosen(phone, Case::new(9, 40, 64)), ["attention_tile"]);
     assert_eq!(chosen(cpu, Case::new(1, 40, 64)), ["attention_row"]);
     assert_eq!(chosen(phone, Case::new(1, 40, 64)), ["attention_row"]);

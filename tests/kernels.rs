@@ -10,7 +10,7 @@ use vkdelegate::gpu::{
     BufferBinding, DispatchDesc, Gpu, GpuOptions, PipelineDesc, RecorderDesc, StagingBuffer, StagingDesc,
     StagingDirection,
 };
-use vkdelegate::shader::kernels::{copy, predicate, unary};
+use vkdelegate::shader::kernels::{attention_query, copy, predicate, unary};
 use vkdelegate::shader::{Access, Dispatch, Need, OperandAccess, Region, StorageId, spirv};
 
 /// Runs one dispatch whose operands are whole buffers; gives the bytes of all of them back.
@@ -427,4 +427,65 @@ fn copy_permutes_and_leaves_the_rest_alone() {
         let out = &run(gpu, access, &dispatch, &[bytes_of(&x), bytes_of(&[-1.0; 40])])[1];
         assert_eq!(floats_of(out), expected, "by {access}");
     });
+}
+
+#[test]
+fn attention_does_not_depend_on_the_size_of_a_work_group() {
+    let (queries, keys, width) = (37u32, 41u32, 32u32);
+    let numbers = |count: u32, step: u32| -> Vec<f32> {
+        (0..count).map(|i| ((i * step) % 61) as f32 / 17.0 - 1.7).collect()
+    };
+    let rows = [numbers(queries * width, 7), numbers(keys * width, 11), numbers(keys * width, 13)];
+    let mut contents: Vec<Vec<u8>> = rows.iter().map(|row| bytes_of(row)).collect();
+    contents.extend([bytes_of(&numbers(queries * keys, 5)), vec![0; (queries * width) as usize * 4]]);
+    let dispatch = |local_x: u32, is_causal: u32| {
+        let spec = attention_query::Spec {
+            local_x,
+            width: width / 4,
+            mask_kind: attention_query::MaskKind::Added,
+            is_causal,
+            ..Default::default()
+        };
+        let params = attention_query::Params {
+            queries,
+            keys,
+            batch_1: 1,
+            group: 1,
+            scale: 0.2,
+            fill: 0.0,
+            q_strides: [0, 0, width],
+            k_strides: [0, 0, width],
+            v_strides: [0, 0, width],
+            mask_strides: [0, 0, keys, 1],
+            y_strides: [0, 0, width],
+        };
+        let operands = attention_query::Operands {
+            q: region(0),
+            k: region(1),
+            v: region(2),
+            mask: region(3),
+            y: region(4),
+        };
+        let axes = attention_query::Axes { dtype: attention_query::Dtype::F32 };
+        attention_query::dispatch(
+            axes,
+            spec,
+            operands,
+            params,
+            [queries.div_ceil(local_x), 1, 1],
+            "attention",
+        )
+    };
+    let gpu = Gpu::open(GpuOptions::default()).expect("the tests need a Vulkan device");
+    let access = if gpu.caps().features.buffer_device_address { Access::Bda } else { Access::Ssbo };
+    for is_causal in [0, 1] {
+        let results =
+            [8, 16, 32, 64].map(|local_x| run(&gpu, access, &dispatch(local_x, is_causal), &contents).pop());
+        assert!(
+            results[0]
+                .as_ref()
+                .is_some_and(|bytes| floats_of(bytes).iter().all(|v| v.is_finite() && *v != 0.0))
+        );
+        assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "causal {is_causal}");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Operands are read where they lie, heads beside queries or queries beside heads, and the result lies as the queries do.
 //! A CPU gives each invocation a query; a GPU gives a work group a tile of queries; a single query shares out its keys.
+//! By descriptors a CPU takes tiles too: it would compile the many bounds-checked loads of the other for half a minute.
 
 use super::{
     super::{Lowering, Meta, Tensor, elementwise::pad},
@@ -244,7 +245,7 @@ impl Launch<'_> {
         let [queries, _, width] = self.call.sizes.counts;
         Ok(if queries == 1 {
             dispatch_of!(attention_row, self, cx, 1, head)
-        } else if cx.profile().class == DeviceClass::Cpu {
+        } else if cx.profile().class == DeviceClass::Cpu && cx.profile().access == Access::Bda {
             let local_x = attention_query::Spec::default().local_x.max(1) as usize;
             dispatch_of!(attention_query, self, cx, local_x)
         } else {
