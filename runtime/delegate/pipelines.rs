@@ -17,7 +17,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     gpu::{Pipeline, PipelineDesc},
-    shader::{Access, Bundle, BundleError, Dispatch, KernelRef, TemplateId},
+    shader::{self, Access, Bundle, BundleError, Dispatch, KernelRef, TemplateId},
 };
 
 /// What tells pipelines apart.
@@ -133,6 +133,7 @@ impl Context {
         if is_broken {
             fault::break_arithmetic(&mut spirv)?;
         }
+        let spirv = shader::specialise(spirv, &dispatch.spec);
         let spec: Vec<String> = dispatch.spec.iter().map(|(id, value)| format!("{id}={value}")).collect();
         let pipeline = self.gpu().create_pipeline(&PipelineDesc {
             name: &format!("{} {} {}", template.name, variant.axes, spec.join(" ")),

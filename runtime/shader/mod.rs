@@ -9,12 +9,14 @@ mod choice;
 pub mod header;
 pub mod index;
 mod profile;
+mod specialise;
 
 pub use bundle::{Bundle, BundleError, spirv};
 pub use choice::{
     AnyFamily, Candidate, ChoiceKey, ChoiceRecord, Choices, Chosen, Family, Way, WorkGroups, work_groups,
 };
 pub use profile::{DeviceClass, DeviceProfile};
+pub use specialise::specialise;
 
 use std::fmt;
 
