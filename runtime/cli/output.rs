@@ -43,11 +43,12 @@ pub fn device_line(info: &DeviceInfo) -> String {
 
 /// Device memory, by what it is for.
 pub fn memory_json(memory: &MemoryReport) -> Json {
-    let MemoryReport { constant_bytes, state_bytes, arena_bytes, staging_bytes } = *memory;
+    let MemoryReport { constant_bytes, state_bytes, arena_bytes, live_bytes, staging_bytes } = *memory;
     json!({
         "constant_bytes": constant_bytes,
         "state_bytes": state_bytes,
         "arena_bytes": arena_bytes,
+        "live_bytes": live_bytes,
         "staging_bytes": staging_bytes,
         "total_bytes": constant_bytes + state_bytes + arena_bytes + staging_bytes,
     })
@@ -68,10 +69,11 @@ pub fn bytes(bytes: u64) -> String {
 /// Device memory in one line.
 pub fn memory_line(memory: &MemoryReport) -> String {
     format!(
-        "constants {}, state {}, arena {}, staging {}",
+        "constants {}, state {}, arena {} (of which {} alive at once), staging {}",
         bytes(memory.constant_bytes),
         bytes(memory.state_bytes),
         bytes(memory.arena_bytes),
+        bytes(memory.live_bytes),
         bytes(memory.staging_bytes)
     )
 }

@@ -22,6 +22,8 @@ pub struct MemoryReport {
     pub state_bytes: u64,
     /// The arena in use.
     pub arena_bytes: u64,
+    /// The most that run-time tensors hold at once: no arena can do with less.
+    pub live_bytes: u64,
     /// Staging for inputs and outputs.
     pub staging_bytes: u64,
 }
@@ -41,6 +43,7 @@ impl MemoryReport {
             constant_bytes: constants.values().sum(),
             state_bytes: plan.states.iter().map(|state| state.tensor.region().len_bytes).sum(),
             arena_bytes: plan.arena_bytes.iter().sum(),
+            live_bytes: plan.live_bytes,
             staging_bytes: layout.upload_bytes + layout.readback_bytes,
         })
     }
@@ -52,6 +55,7 @@ impl MemoryReport {
             constant_bytes: self.constant_bytes.max(other.constant_bytes),
             state_bytes: self.state_bytes.max(other.state_bytes),
             arena_bytes: self.arena_bytes.max(other.arena_bytes),
+            live_bytes: self.live_bytes.max(other.live_bytes),
             staging_bytes: self.staging_bytes.max(other.staging_bytes),
         }
     }

@@ -116,6 +116,7 @@ impl Session {
             constant_bytes: self.constants.values().map(|constant| constant.len_bytes).sum(),
             state_bytes: self.states.iter().map(|state| state.buffer.size_bytes()).sum(),
             arena_bytes,
+            live_bytes: self.plans.iter().map(|ready| ready.plan.live_bytes).max().unwrap_or(0),
             staging_bytes,
         }
     }
