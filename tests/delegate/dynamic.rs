@@ -173,3 +173,41 @@ fn more_shapes_than_are_kept_come_and_go() {
         }
     });
 }
+
+/// F67. Memory is for the sizes that run, not for the bound of their ranges.
+#[test]
+fn memory_is_for_the_sizes_that_run() {
+    let text = |n: &str| {
+        format!(
+            "graph tall
+input %w: float32[128, 64] = parameter \"w\"
+input %v: float32[64, 128] = parameter \"v\"
+input %x: float32[{n}, 64]
+%h: float32[{n}, 128] = aten.linear.default(input=%x, weight=%w)
+%r: float32[{n}, 128] = aten.relu.default(self=%h)
+%y: float32[{n}, 64] = aten.linear.default(input=%r, weight=%v)
+output %y
+"
+        )
+    };
+    let dynamic = dynamic_program(&text("s0"), &[("s0", 1, 4096)]);
+    on_each_access(|context| {
+        let mut fixed = build(context, &program(&text("64")));
+        run(&mut fixed, &[floats(&[64, 64], 0)]);
+        let needed = fixed.memory_report();
+        let mut session = build(context, &dynamic);
+        assert_eq!(session.memory_report().arena_bytes, 0, "runs alone need an arena");
+        let mut bytes_after = |length: usize| {
+            run(&mut session, &[floats(&[length, 64], 0)]);
+            let memory = session.memory_report();
+            (memory.arena_bytes, memory.staging_bytes)
+        };
+        let (arena, staging) = bytes_after(64);
+        assert!(arena <= 4 * needed.arena_bytes && staging <= 4 * needed.staging_bytes, "{arena} {staging}");
+        let most = bytes_after(4096);
+        assert!(most.0 >= 4096 * 128 * 4, "{most:?}");
+        assert_eq!(bytes_after(64), most);
+        session.trim();
+        assert_eq!(session.memory_report().arena_bytes, 0);
+    });
+}
