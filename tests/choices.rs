@@ -16,7 +16,7 @@ use vkdelegate::{
     gpu::CapsOverride,
     graph::GraphBuilder,
     linear_program, quantised_linear_program,
-    shader::{Access, Choices},
+    shader::{Access, Choices, DeviceClass},
     tune,
 };
 
@@ -56,19 +56,15 @@ fn live(m: usize, k: usize, n: usize) -> Program {
 
 /// Programs that reach every way of the families for floats, at shapes that fill no tile.
 fn subjects() -> Vec<Subject> {
-    let f32_and_f16 = [Precision::F32, Precision::F16];
     let mut subjects = Vec::new();
     let mut add = |what: &str, program: Program, precision: Precision| {
         subjects.push(Subject::new(format!("{what} {precision:?}"), program, precision));
     };
     for (m, k, n) in [(1, 100, 31), (1, 100, 75), (37, 40, 300)] {
-        for precision in f32_and_f16 {
-            add("linear", linear_program(m, k, n, 1, DType::F32).unwrap(), precision);
-        }
+        add("linear", linear_program(m, k, n, 1, DType::F32).unwrap(), Precision::F32);
         add("int8", quantised_linear_program(m, k, n, 1, 8).unwrap(), Precision::F32);
     }
-    add("bmm", live(18, 33, 31), Precision::F32);
-    add("int4", quantised_linear_program(1, 64, 300, 1, 4).unwrap(), Precision::F16);
+    add("bmm", live(9, 34, 32), Precision::F16);
     subjects
 }
 
@@ -77,26 +73,21 @@ fn subjects() -> Vec<Subject> {
 fn results_are_the_same_in_every_work_group_shape() {
     let _turn = device::turn();
     let gpu = Gpu::from_context(device::context());
-    let mut seen = BTreeSet::new();
+    let profile = device::context().profile().clone();
+    let mut seen = Vec::new();
     for subject in subjects() {
         let default = subject.build(&gpu, Choices::default());
         let run = |choices| {
             let mut delegate = subject.build(&gpu, choices);
             (choices::taken(delegate.session()), subject.run(&mut delegate))
         };
-        let profile = device::context().profile().clone();
         seen.extend(choices::assert_same_in_every_shape(default.session(), &profile, run));
     }
-    let mut families = vec![
-        ("linear_codes", &["row", "rows1", "rows4", "rows16"][..]),
-        ("matmul", &["row", "rows4", "rows16"]),
-    ];
-    // Kernels whose lanes share loads have no variants with descriptors.
-    if device::context().profile().access == Access::Bda {
-        families.push(("matmul", &["lanes1", "lanes4", "lanes8", "lanes16"]));
-    }
-    for (family, ways) in families {
-        assert!(ways.iter().all(|way| seen.contains(&format!("{family} {way}"))), "{family}: {seen:?}");
+    choices::assert_has_ways(&seen, &profile, "linear_codes", &["row", "rows1", "rows4", "rows16"]);
+    choices::assert_has_ways(&seen, &profile, "matmul", &["row", "rows4", "rows16"]);
+    // Kernels whose lanes share loads have no variants with descriptors, and are for CPUs.
+    if profile.access == Access::Bda && profile.class == DeviceClass::Cpu {
+        choices::assert_has_ways(&seen, &profile, "matmul", &["lanes1", "lanes4", "lanes8", "lanes16"]);
     }
     assert_eq!(device::validation_messages(), [""; 0]);
 }
@@ -245,7 +236,7 @@ fn what_is_tuned_is_checked_timed_and_kept_for_the_next_start() {
     assert_eq!(report.faults().collect::<Vec<_>>(), []);
     for choice in &report.choices {
         assert!(
-            choice.checked_on_host && choice.tried.len() > 10 && choice.tried[0].candidate == choice.default
+            choice.checked_on_host && choice.tried.len() > 3 && choice.tried[0].candidate == choice.default
         );
         assert!(choice.tried.iter().all(|tried| tried.best_us.is_some_and(|us| us > 0.0)), "{choice:?}");
     }
@@ -280,16 +271,24 @@ fn what_is_tuned_is_checked_timed_and_kept_for_the_next_start() {
 fn a_wrong_candidate_is_named_and_never_runs_again() {
     let _turn = device::turn();
     let subject = Subject::new("linear", linear_program(20, 24, 40, 1, DType::F32).unwrap(), Precision::F32);
-    // The very one that the class of the device would choose.
+    // The very one that the class of the device would choose; of kernels that test themselves at start, another shape.
     let default = subject.build(&Gpu::from_context(device::context()), Choices::default());
-    let broken = dispatches(default.session())[0].local_size();
-    let [x, y] = broken[..] else { panic!("work groups of {broken:?}") };
+    let first = &dispatches(default.session())[0];
+    let kernel = first.kernel.info().unwrap().name;
+    let broken = if kernel == "matmul_lanes" { vec![64] } else { first.local_size() };
+    let shape = format!(" {}x{}", broken[0], broken.get(1).unwrap_or(&1));
+    let offers = choices::offers(default.session(), device::context().profile());
+    let names = offers.into_values().flatten().flatten();
+    let expected: BTreeSet<String> = names
+        .filter(|name| name.ends_with(&shape) && name.starts_with("lanes") == (kernel == "matmul_lanes"))
+        .collect();
     let fresh = Gpu::open(GpuOptions::default()).unwrap();
-    fresh.context().break_work_group("matmul", &broken);
-    let report = tune(&fresh, &subject.program, &TuneOptions::default(), |_, _, _| ()).unwrap();
+    fresh.context().break_work_group(kernel, &broken);
+    let patient = TuneOptions { budget: Duration::from_secs(3600), ..TuneOptions::default() };
+    let report = tune(&fresh, &subject.program, &patient, |_, _, _| ()).unwrap();
     let wrong: BTreeSet<&str> = report.faults().map(|(_, candidate, _)| candidate).collect();
-    let expected = ["rows16", "rows4"].map(|rows| format!("{rows} {x}x{y}"));
-    assert_eq!(wrong, expected.iter().map(String::as_str).collect());
+    let faults: Vec<_> = report.faults().collect();
+    assert_eq!(wrong, expected.iter().map(String::as_str).collect(), "{faults:?}");
     let picked = report.choices[0].picked.clone().unwrap();
     assert!(!wrong.contains(picked.as_str()), "{picked}");
 
@@ -304,8 +303,9 @@ fn a_wrong_candidate_is_named_and_never_runs_again() {
 
     // A build that measures tells of it.
     let third = Gpu::open(GpuOptions::default()).unwrap();
-    third.context().break_work_group("matmul", &broken);
-    let delegate = Delegate::builder(&third).tuning(Tuning::Measure).build(&subject.program).unwrap();
+    third.context().break_work_group(kernel, &broken);
+    let builder = Delegate::builder(&third).tuning(Tuning::Measure).tuning_budget(patient.budget);
+    let delegate = builder.build(&subject.program).unwrap();
     let warnings = delegate.report().warnings.join("\n");
     assert!(expected.iter().all(|name| warnings.contains(name.as_str())), "{warnings}");
     assert_eq!(tuned(&delegate), [true]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use vkdelegate::{
     delegate::Session,
-    shader::{Choices, DeviceProfile, Dispatch},
+    shader::{Choices, DeviceClass, DeviceProfile, Dispatch},
 };
 
 /// The launches of the session's plan.
@@ -23,6 +23,15 @@ pub fn offers(session: &Session, profile: &DeviceProfile) -> BTreeMap<String, Ve
         (choice.name(), ways.into_values().collect())
     });
     ways.collect()
+}
+
+/// Asserts that `seen` has every way of the family, those that no phone takes left out where plans are made as for one.
+pub fn assert_has_ways(seen: &[String], profile: &DeviceProfile, family: &str, ways: &[&str]) {
+    let is_phone = !matches!(profile.class, DeviceClass::Cpu | DeviceClass::Desktop);
+    let large = ["rows8", "rows16"];
+    for way in ways.iter().filter(|way| !is_phone || !large.contains(way)) {
+        assert!(seen.contains(&format!("{family} {way}")), "{family} {way} is not in {seen:?}");
+    }
 }
 
 /// What the plan takes for each choice.

@@ -101,22 +101,41 @@ fn kernels_of(context: &Context, method: &Method, inputs: &[Value]) -> Vec<Strin
 #[test]
 fn results_are_the_same_in_every_work_group_shape() {
     let _turn = device::turn();
-    let mut seen = HashSet::new();
-    for case in [(1, 70, 300), (37, 33, 131)].map(|(m, k, n)| Case::new(m, k, n, 8).with_all()) {
-        let (method, inputs) = case.method();
-        let context = context(false);
-        let build = |choices| {
-            let options = BuildOptions { choices: Some(Arc::new(choices)), ..BuildOptions::default() };
-            Session::build(&context, method.clone(), options).unwrap()
-        };
-        let run = |choices| {
-            let mut session = build(choices);
-            let got = session.run(&inputs).unwrap().0;
-            (choices::taken(&session), got)
-        };
-        seen.extend(choices::assert_same_in_every_shape(&build(Choices::default()), context.profile(), run));
+    let mut seen = Vec::new();
+    for (m, k, n) in [(1, 70, 300), (37, 33, 131)] {
+        for (method, inputs) in [Case::new(m, k, n, 8).with_all().method(), int_mm(m, k, n)] {
+            let context = context(false);
+            let build = |choices| {
+                let options = BuildOptions { choices: Some(Arc::new(choices)), ..BuildOptions::default() };
+                Session::build(&context, method.clone(), options).unwrap()
+            };
+            let run = |choices| {
+                let mut session = build(choices);
+                let got = session.run(&inputs).unwrap().0;
+                (choices::taken(&session), got)
+            };
+            seen.extend(choices::assert_same_in_every_shape(
+                &build(Choices::default()),
+                context.profile(),
+                run,
+            ));
+        }
     }
-    assert!(["row", "rows1", "rows4", "rows8"].iter().all(|way| seen.contains(&format!("linear_dot {way}"))));
+    let profile = context(false).profile().clone();
+    choices::assert_has_ways(&seen, &profile, "linear_dot", &["row", "rows1", "rows4", "rows8"]);
+    choices::assert_has_ways(&seen, &profile, "int_mm_codes", &["rows1", "rows4", "rows16"]);
+}
+
+/// `_int_mm` of codes without their sums, which takes plain products.
+fn int_mm(m: usize, k: usize, n: usize) -> (Method, Vec<Value>) {
+    let mut graph = Graph::new("int_mm");
+    let x = graph.add_input("x", tensor_type(DType::I8, &[m, k]), InputKind::User).unwrap();
+    let weight = constant(&mut graph, "codes", numbers(&[n, k], 1, DType::I8, -128, 127, 1.0));
+    let args = vec![("self", Arg::Value(x)), ("weight", Arg::Value(weight))];
+    let y = call(&mut graph, "mm", "vkdelegate._int_mm.default", args, &[(DType::I32, &[m, n])])[0];
+    graph.add_output(OutputSource::Value(y), OutputKind::User);
+    let x = Value::Tensor(numbers(&[m, k], 2, DType::I8, -128, 127, 1.0));
+    (static_method(graph), vec![x])
 }
 
 #[test]

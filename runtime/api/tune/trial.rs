@@ -148,7 +148,12 @@ impl<'a> Trial<'a> {
                 break;
             }
             let name = record.name_of(candidate);
-            let fault = match self.check(candidate, &name, want, &mut checked.bits) {
+            let mut found = self.check(candidate, &name, want, &mut checked.bits);
+            if found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Timeout) {
+                // Something else may have kept the device busy; a kernel that hangs does so again.
+                found = self.check(candidate, &name, want, &mut checked.bits);
+            }
+            let fault = match found {
                 Ok(session) => {
                     checked.right.push(Right { index: checked.tried.len(), session, best_us: f64::INFINITY });
                     None

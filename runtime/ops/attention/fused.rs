@@ -60,7 +60,7 @@ pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Option<Te
     let y =
         if is_beside { swapped(&cx.alloc(out.dtype, &swapped_sizes(&out.sizes))?) } else { cx.output(out)? };
     let launch = Launch { call, query, key, value, mask, y: &y, grid };
-    let dispatch = launch.dispatch(cx)?;
+    let dispatch = launch.dispatch(cx)?.of_ops(launch.ops());
     cx.emit(dispatch)?;
     Ok(Some(y))
 }
@@ -241,6 +241,12 @@ macro_rules! dispatch_of {
 }
 
 impl Launch<'_> {
+    /// Multiplications and additions of scores and of values.
+    fn ops(&self) -> u64 {
+        let sizes = self.call.sizes.counts.map(|size| size as u64);
+        sizes.iter().fold(4 * self.grid.batches() as u64, |ops, &size| ops.saturating_mul(size))
+    }
+
     fn dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
         let [queries, _, width] = self.call.sizes.counts;
         Ok(if queries == 1 {
