@@ -205,6 +205,10 @@ impl PackedRef {
         let first = offset_bytes / width;
         match self.packing {
             Packing::Contiguous => source.write_contiguous(first, out),
+            Packing::Panels4 if source.is_plain_copy() => match self.element {
+                Element::F16 => source.write_panels::<2>(self.matrix()?, first, out),
+                Element::F32 | Element::I32 => source.write_panels::<4>(self.matrix()?, first, out),
+            },
             Packing::Panels4 => {
                 let (n, k) = self.matrix()?;
                 for (position, slot) in out.chunks_exact_mut(width).enumerate() {
@@ -337,6 +341,35 @@ impl<'a> Source<'a> {
         }
         for (position, slot) in out.chunks_exact_mut(width).enumerate() {
             self.write_one(self.at_flat(first + position), slot)?;
+        }
+        Ok(())
+    }
+
+    /// Writes panels of 4 rows of the contiguous matrix `[n, k]`, whose elements of `WIDTH` bytes stay what they are; as
+    /// each weight goes this way, row by row instead of element by element.
+    fn write_panels<const WIDTH: usize>(
+        &self,
+        (n, k): (usize, usize),
+        first: usize,
+        mut out: &mut [u8],
+    ) -> Result<()> {
+        let (mut panel, mut column) = (first / 4 / k.max(1), first / 4 % k.max(1));
+        while !out.is_empty() {
+            let columns = (k - column).min(out.len().div_ceil(4 * WIDTH));
+            let (piece, rest) = out.split_at_mut((columns * 4 * WIDTH).min(out.len()));
+            for lane in 0..4 {
+                let row = panel * 4 + lane;
+                let slots = piece.chunks_exact_mut(4 * WIDTH).map(|four| &mut four[lane * WIDTH..][..WIDTH]);
+                if row >= n {
+                    slots.for_each(|slot| slot.fill(0));
+                    continue;
+                }
+                let start = (self.offset_elems + row * k + column) * WIDTH;
+                let left = || Error::internal(format!("constant `{}` left its payload", self.name));
+                let elems = self.bytes.get(start..start + columns * WIDTH).ok_or_else(left)?;
+                slots.zip(elems.chunks_exact(WIDTH)).for_each(|(slot, elem)| slot.copy_from_slice(elem));
+            }
+            (out, panel, column) = (rest, panel + 1, 0);
         }
         Ok(())
     }

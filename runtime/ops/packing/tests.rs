@@ -105,16 +105,39 @@ fn split_bytes_lie_as_codes_of_4_bits() {
 }
 
 #[test]
+fn panels_of_halves_hold_the_same_as_those_of_floats() {
+    let text = "graph g\ninput %w: float16[6, 5] = parameter \"w\"";
+    let packed = |element: Element| {
+        let prepack = prepack(text, Packing::Panels4, element);
+        let mut bytes = vec![0xffu8; prepack.len_bytes().unwrap()];
+        prepack.write(0, &mut bytes).unwrap();
+        bytes
+    };
+    let (halves, floats) = (packed(Element::F16), packed(Element::F32));
+    let halves: Vec<f32> =
+        halves.chunks_exact(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect();
+    let floats: Vec<f32> =
+        floats.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    assert_eq!(halves, floats);
+}
+
+#[test]
 fn pieces_equal_the_whole() {
-    let prepack =
-        prepack("graph g\ninput %w: float32[6, 10] = parameter \"w\"", Packing::Panels4, Element::F16);
-    let mut whole = vec![0u8; prepack.len_bytes().unwrap()];
-    prepack.write(0, &mut whole).unwrap();
-    let mut pieces = vec![0u8; whole.len()];
-    for (index, piece) in pieces.chunks_mut(24).enumerate() {
-        prepack.write(index * 24, piece).unwrap();
+    for (dtype, element) in [("float32", Element::F16), ("float32", Element::F32), ("float16", Element::F16)]
+    {
+        let text = format!("graph g\ninput %w: {dtype}[6, 10] = parameter \"w\"");
+        let prepack = prepack(&text, Packing::Panels4, element);
+        let mut whole = vec![0xffu8; prepack.len_bytes().unwrap()];
+        prepack.write(0, &mut whole).unwrap();
+        for quads in [1, 3, 7, 64] {
+            let piece_bytes = quads * 4 * element.size_bytes();
+            let mut pieces = vec![0xeeu8; whole.len()];
+            for (index, piece) in pieces.chunks_mut(piece_bytes).enumerate() {
+                prepack.write(index * piece_bytes, piece).unwrap();
+            }
+            assert_eq!(whole, pieces, "{dtype} as {element:?}, {quads} quads a piece");
+        }
     }
-    assert_eq!(whole, pieces);
 }
 
 #[test]
