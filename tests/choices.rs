@@ -15,7 +15,9 @@ use vkdelegate::{
     delegate::Context,
     gpu::CapsOverride,
     graph::GraphBuilder,
-    linear_program, quantised_linear_program,
+    linear_program,
+    ops::lanes_share,
+    quantised_linear_program,
     shader::{Access, Choices, DeviceClass},
     tune,
 };
@@ -124,6 +126,24 @@ fn a_hundred_replays_give_the_same_bits() {
         }
     }
     assert_eq!(device::validation_messages(), [""; 0]);
+}
+
+/// F53 and F54. Kernels whose lanes share loads are tried before they are used; where they are wrong, others run.
+#[test]
+fn lanes_that_give_wrong_values_are_not_used() {
+    let _turn = device::turn();
+    let subject = Subject::new("linear", linear_program(5, 40, 70, 1, DType::F32).unwrap(), Precision::F32);
+    let takes_lanes = |delegate: &Delegate| {
+        choices::taken(delegate.session()).values().any(|candidate| candidate.starts_with("lanes"))
+    };
+    let mut right = subject.build(&Gpu::from_context(device::context()), Choices::default());
+    assert_eq!(takes_lanes(&right), lanes_share(device::context().profile()));
+    let gpu = Gpu::open(GpuOptions::default()).unwrap();
+    gpu.context().break_kernel("matmul_lanes");
+    let mut other = subject.build(&gpu, Choices::default());
+    assert!(!takes_lanes(&other));
+    let (got, want) = (subject.run(&mut other), subject.run(&mut right));
+    compare::tensors(got.tensor(0).unwrap(), want.tensor(0).unwrap(), 1e-5, 1e-5).unwrap();
 }
 
 /// F55. A device of 128 invocations and 16 KiB of shared memory takes what fits, whatever was found to be best elsewhere.

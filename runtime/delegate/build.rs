@@ -44,6 +44,8 @@ pub struct BuildHooks {
     pub constants_per_submission: Option<usize>,
     /// No more dispatches than this go into one submission.
     pub dispatches_per_submission: Option<usize>,
+    /// Kernels whose lanes share loads are taken without being tried first.
+    pub trusts_lanes: bool,
 }
 
 impl Default for BuildOptions {
@@ -75,14 +77,18 @@ impl Session {
             None if options.tuning == Tuning::Off => Arc::default(),
             None => context.choices(),
         };
-        let plan_options =
+        let mut plan_options =
             PlanOptions { profile, precision: options.precision, pinned_f32: options.pinned_f32.clone() };
         let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
         let refusals = plan::check_all(&method, &envs)?;
         if !refusals.is_empty() {
             return Err(Error::refused(refusals));
         }
-        let plans = sample_plans(&method, &envs, &plan_options)?;
+        let mut plans = sample_plans(&method, &envs, &plan_options)?;
+        let may_use_lanes = !options.hooks.trusts_lanes && plans.iter().any(|(_, plan)| may_use_lanes(plan));
+        if may_use_lanes && context.distrust_lanes(&mut plan_options.profile) {
+            plans = sample_plans(&method, &envs, &plan_options)?;
+        }
         let probes = probe_plans(&method, &envs, &plan_options);
         let all = plans.iter().map(|(_, plan)| plan).chain(&probes);
         context.create_pipelines(all.flat_map(|plan| &plan.dispatches))?;
@@ -97,6 +103,13 @@ impl Session {
         }
         Ok(session)
     }
+}
+
+/// Whether kernels whose lanes share loads could be taken for some shapes.
+fn may_use_lanes(plan: &Plan) -> bool {
+    plan.dispatches
+        .iter()
+        .any(|dispatch| dispatch.choice.is_some_and(|choice| choice.family.may_use_subgroups()))
 }
 
 fn create_states(context: &Context, method: &Method, plan: &Plan) -> Result<Vec<DeviceState>> {

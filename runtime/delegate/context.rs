@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
 };
 
 use super::{constants::PackedConstant, pipelines::PipelineKey};
@@ -23,6 +23,8 @@ pub struct Context {
     pub(super) packing: Mutex<()>,
     /// What a tuner found; `None` until somebody asks.
     pub(super) choices: Mutex<Option<Arc<Choices>>>,
+    /// Whether operations among lanes are right; unset until somebody could use them.
+    pub(super) lanes_work: OnceLock<bool>,
     /// Test hook: the kernel that computes something else.
     pub(super) broken_kernel: Mutex<Option<BrokenKernel>>,
 }
@@ -58,6 +60,7 @@ impl Context {
             constants: Mutex::default(),
             packing: Mutex::default(),
             choices: Mutex::default(),
+            lanes_work: OnceLock::new(),
             broken_kernel: Mutex::default(),
         }))
     }

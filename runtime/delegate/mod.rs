@@ -12,6 +12,7 @@ mod memory;
 mod pipelines;
 mod record;
 mod results;
+mod self_check;
 mod session;
 mod state;
 mod tuning;

@@ -99,6 +99,7 @@ pub use resolve::{Resolved, resolve};
 pub use scalar::{SCALAR_TARGETS, eval_scalar, is_scalar_target};
 pub use table::{OPS, find, supported_targets};
 pub use tensor::{Element, Operand, Tensor};
+pub use ways::lanes_share;
 
 use crate::base::{DType, HostTensor, Result};
 

@@ -10,7 +10,7 @@ use std::{
     fmt,
 };
 
-use super::{DeviceClass, DeviceProfile, Needs};
+use super::{DeviceClass, DeviceProfile, Need, Needs};
 
 /// Work-group shapes to begin with on a class of devices: invocations in x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +179,8 @@ pub trait AnyFamily: fmt::Debug + Sync {
     fn allowed(&self, profile: &DeviceProfile, ways: u32) -> Vec<Candidate>;
     /// The name of a candidate: way and shape.
     fn candidate_name(&self, candidate: Candidate) -> String;
+    /// Whether one of its ways needs operations among the lanes of a subgroup.
+    fn may_use_subgroups(&self) -> bool;
 }
 
 impl<T: Copy + PartialEq + fmt::Debug + Sync> AnyFamily for Family<T> {
@@ -190,6 +192,10 @@ impl<T: Copy + PartialEq + fmt::Debug + Sync> AnyFamily for Family<T> {
         let of_way = |way: usize| self.ways[way].shapes.iter().map(move |&local| Candidate { way, local });
         let chosen = (0..self.ways.len()).filter(|way| ways >> way & 1 == 1);
         chosen.flat_map(of_way).filter(|&candidate| self.is_allowed(candidate, profile)).collect()
+    }
+
+    fn may_use_subgroups(&self) -> bool {
+        self.ways.iter().any(|way| way.needs.contains(Need::Subgroup))
     }
 
     fn candidate_name(&self, candidate: Candidate) -> String {

@@ -144,7 +144,7 @@ fn packing_gives_the_same_bits_however_many_constants_a_submission_copies() {
     on_each_access(|context| {
         let load = |constants_per_submission: Option<usize>| {
             let before = context.gpu().counters().submissions;
-            let hooks = BuildHooks { constants_per_submission, ..BuildHooks::default() };
+            let hooks = BuildHooks { trusts_lanes: true, constants_per_submission, ..BuildHooks::default() };
             let options = BuildOptions { hooks, ..BuildOptions::default() };
             let mut session = Session::build(context, method.clone(), options).unwrap();
             let submissions = context.gpu().counters().submissions - before;

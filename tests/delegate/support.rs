@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use vkdelegate::{
     base::{DType, HostTensor, Range, Result, Value},
-    delegate::{BuildOptions, Context, Session},
+    delegate::{BuildHooks, BuildOptions, Context, Session},
     gpu::{CapsOverride, Gpu, GpuOptions, Hooks, ValidationLog},
     ir::{Method, parse_graph, verify},
     shader::Access,
@@ -99,8 +99,10 @@ pub fn build(context: &Arc<Context>, method: &Method) -> Session {
     try_build(context, method).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Builds without the check of a CPU's lanes, which has a pipeline and memory of its own.
 pub fn try_build(context: &Arc<Context>, method: &Method) -> Result<Session> {
-    Session::build(context, method.clone(), BuildOptions::default())
+    let hooks = BuildHooks { trusts_lanes: true, ..BuildHooks::default() };
+    Session::build(context, method.clone(), BuildOptions { hooks, ..BuildOptions::default() })
 }
 
 /// Runs, and gives the tensors among the user outputs.

@@ -147,6 +147,7 @@ pub(super) fn tune_method(
     // Only what was wrong counts while candidates are tried.
     known.all_struck_out().for_each(|(family, candidate)| found.strike_out(family, candidate));
     let mut profile = context.profile().clone();
+    context.distrust_lanes(&mut profile);
     profile.choices = Arc::new(found.clone());
     let plan_options = PlanOptions { profile, precision: options.precision, pinned_f32: pinned_f32.clone() };
     let mut jobs = jobs(method, options, &plan_options)?;
