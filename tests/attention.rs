@@ -316,12 +316,11 @@ fn the_device_and_the_sizes_choose_the_kernel() {
     assert_eq!(chosen(phone, Case::new(9, 40, 64)), ["attention_tile"]);
     assert_eq!(chosen(cpu, Case::new(1, 40, 64)), ["attention_row"]);
     assert_eq!(chosen(phone, Case::new(1, 40, 64)), ["attention_row"]);
-    let three = ["matmul", "attention_softmax", "matmul"];
-    for case in [Case::new(9, 40, 6), Case::new(9, 40, 132)] {
-        assert_eq!(chosen(cpu, case), three, "{case:?}");
-    }
     let transposed = Case { layout: Layout::KeysTransposed, ..Case::new(3, 40, 64) };
-    assert_eq!(chosen(phone, transposed), three);
+    for (class, case) in [(cpu, Case::new(9, 40, 6)), (cpu, Case::new(9, 40, 132)), (phone, transposed)] {
+        let kernels = chosen(class, case);
+        assert!(matches!(kernels[..], [_, "attention_softmax", _]), "{case:?}: {kernels:?}");
+    }
 }
 
 #[test]

@@ -10,11 +10,14 @@
 
 #include "lib/access.glsl"
 
+READS(3, mask, T)
+READS(3, choice, int)
+#ifdef NEEDS_SHADER_INT64
+#include "lib/words.glsl"
+#endif
 READS(0, q, T)
 READS(1, k, T)
 READS(2, v, T)
-READS(3, mask, T)
-READS(3, choice, int)
 WRITES(4, y, T)
 PUSH(BASE(q) BASE(k) BASE(v) BASE(mask) BASE(y)
     uint queries; uint keys; uint batch_1; uint group; float scale; float fill;

@@ -5,19 +5,26 @@
 //! By descriptors a CPU takes tiles too: it would compile the many bounds-checked loads of the other for half a minute.
 
 use super::{
-    super::{Lowering, Meta, Tensor, elementwise::pad},
+    super::{
+        Lowering, Meta, Tensor,
+        elementwise::pad,
+        ways::{MAX_LANES, lanes_share},
+    },
     Call,
 };
 use crate::{
     base::{DType, Result, shape},
     shader::{
-        Access, DeviceClass, Dispatch, Need,
+        Access, Dispatch, Need,
         kernels::{attention_query, attention_row, attention_tile},
     },
 };
 
 /// Elements of a row, at most.
 const MAX_WIDTH: usize = 128;
+
+/// Lanes that share loads, at least.
+const MIN_LANES: u32 = 4;
 
 /// Fewer queries than these are not worth a copy of keys and values.
 const QUERIES_WORTH_A_COPY: usize = 8;
@@ -185,7 +192,7 @@ struct Launch<'a> {
 
 /// The dispatch of one of the three kernels, whose parameters are the same.
 macro_rules! dispatch_of {
-    ($kernel:ident, $launch:expr, $cx:expr, $queries_a_group:expr $(, $head:ident)?) => {{
+    ($kernel:ident [$($head:ident)?], $launch:expr, $cx:expr, $queries_a_group:expr $(, $spec:ident)*) => {{
         let (launch, cx): (&Launch<'_>, &Lowering<'_>) = ($launch, $cx);
         let sizes = &launch.call.sizes;
         let [queries, keys, width] = sizes.counts;
@@ -208,6 +215,7 @@ macro_rules! dispatch_of {
             },
             is_causal: u32::from(sizes.is_causal),
             dead_is_nan: u32::from(sizes.dead_is_nan),
+            $($spec,)*
             ..$kernel::Spec::default()
         };
         let grid = &launch.grid;
@@ -249,11 +257,15 @@ impl Launch<'_> {
 
     fn dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
         let [queries, _, width] = self.call.sizes.counts;
+        let profile = cx.profile();
         Ok(if queries == 1 {
-            dispatch_of!(attention_row, self, cx, 1, head)
-        } else if cx.profile().class == DeviceClass::Cpu && cx.profile().access == Access::Bda {
-            let local_x = attention_query::Spec::default().local_x.max(1) as usize;
-            dispatch_of!(attention_query, self, cx, local_x)
+            dispatch_of!(attention_row[head], self, cx, 1)
+        } else if lanes_share(profile) && profile.subgroup_size >= MIN_LANES {
+            let (lanes, local_x) =
+                (profile.subgroup_size.min(MAX_LANES), profile.subgroup_size.max(MAX_LANES));
+            // Two queries of wide rows are more code than a compiler is quick with.
+            let tile = if width <= 32 { 2 } else { 1 };
+            dispatch_of!(attention_query [], self, cx, (local_x * tile) as usize, lanes, local_x, tile)
         } else {
             // The kernel's QUERIES.
             let queries = match width {
@@ -261,7 +273,7 @@ impl Launch<'_> {
                 33..=64 => 16,
                 _ => 8,
             };
-            dispatch_of!(attention_tile, self, cx, queries, head)
+            dispatch_of!(attention_tile[head], self, cx, queries)
         })
     }
 }
