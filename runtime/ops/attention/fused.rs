@@ -216,7 +216,6 @@ macro_rules! dispatch_of {
             is_causal: u32::from(sizes.is_causal),
             dead_is_nan: u32::from(sizes.dead_is_nan),
             $($spec,)*
-            ..$kernel::Spec::default()
         };
         let grid = &launch.grid;
         let row = |tensor: &Tensor| tensor.strides[tensor.strides.len() - 2] as u32;
