@@ -23,6 +23,9 @@ use crate::{
 /// Elements of a row, at most.
 const MAX_WIDTH: usize = 128;
 
+/// Invocations of a work group that shares scores.
+const WORK_GROUP: u32 = 64;
+
 /// Lanes that share loads, at least.
 const MIN_LANES: u32 = 4;
 
@@ -258,7 +261,8 @@ impl Launch<'_> {
         let [queries, _, width] = self.call.sizes.counts;
         let profile = cx.profile();
         Ok(if queries == 1 {
-            dispatch_of!(attention_row[head], self, cx, 1)
+            let local_x = WORK_GROUP;
+            dispatch_of!(attention_row[head], self, cx, 1, local_x)
         } else if lanes_share(profile) && profile.subgroup_size >= MIN_LANES {
             let (lanes, local_x) =
                 (profile.subgroup_size.min(MAX_LANES), profile.subgroup_size.max(MAX_LANES));
@@ -272,7 +276,8 @@ impl Launch<'_> {
                 33..=64 => 16,
                 _ => 8,
             };
-            dispatch_of!(attention_tile[head], self, cx, queries)
+            let local_x = WORK_GROUP;
+            dispatch_of!(attention_tile[head], self, cx, queries, local_x)
         })
     }
 }
