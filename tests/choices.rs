@@ -94,6 +94,31 @@ fn results_are_the_same_in_every_work_group_shape() {
     assert_eq!(device::validation_messages(), [""; 0]);
 }
 
+/// Tiles of all heights, with shared loads or without, add up products in the same order.
+#[test]
+fn tiles_of_floats_give_the_same_bits_whatever_their_height() {
+    let _turn = device::turn();
+    let gpu = Gpu::from_context(device::context());
+    for precision in [Precision::F32, Precision::F16] {
+        let program = linear_program(13, 68, 52, 1, DType::F32).unwrap();
+        let subject = Subject::new(format!("linear {precision:?}"), program, precision);
+        let mut default = subject.build(&gpu, Choices::default());
+        let want = subject.run(&mut default);
+        let profile = device::context().profile().clone();
+        let mut ways = 0;
+        for (choice, candidates) in choices::offers(default.session(), &profile) {
+            for names in candidates {
+                let mut choices = Choices::default();
+                choices.set(&choice, &names[0]);
+                let got = subject.run(&mut subject.build(&gpu, choices));
+                assert!(got == want, "{}: {}", subject.name, names[0]);
+                ways += 1;
+            }
+        }
+        assert!(ways >= 3, "{}: {ways}", subject.name);
+    }
+}
+
 /// F02.
 #[test]
 fn a_hundred_replays_give_the_same_bits() {

@@ -24,12 +24,18 @@ static MATMUL: Family<ProductWay> = Family {
         lanes_way("lanes16", 16),
         tile_way("rows16", 16, false),
         lanes_way("lanes8", 8),
+        tile_way("rows8", 8, true),
         lanes_way("lanes4", 4),
         tile_way("rows4", 4, true),
         lanes_way("lanes1", 1),
         ROW_WAY,
     ],
 };
+
+// Values of the spec constant `b_loads`.
+const ELEMENTS: u32 = 0;
+const ALONG_COLUMNS: u32 = 1;
+const ALONG_K: u32 = 2;
 
 /// Columns that give every lane of a subgroup a panel.
 const COLUMNS_OF_LANES: usize = 4 * MAX_LANES as usize;
@@ -264,6 +270,7 @@ impl Launch {
     fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
         let profile = cx.profile();
         let (is_cpu, lanes_share) = (profile.class == DeviceClass::Cpu, ways::lanes_share(profile));
+        let in_vectors = self.a_vec4() && self.b_loads() == ALONG_COLUMNS;
         let wanted = match self.rows() {
             1 if lanes_share && self.columns() >= COLUMNS_OF_LANES => ProductWay::Lanes(1),
             1 => ProductWay::Row,
@@ -271,12 +278,14 @@ impl Launch {
             5..=8 if lanes_share => ProductWay::Lanes(8),
             _ if lanes_share => ProductWay::Lanes(16),
             9.. if is_cpu => ProductWay::Tile(16),
+            5.. if profile.class.is_adreno() && in_vectors => ProductWay::Tile(8),
             _ => ProductWay::Tile(4),
         };
         // The row kernel has an order of sums of its own; the others have one in common.
         let computes = |way| match way {
+            ProductWay::Row => wanted == ProductWay::Row,
             ProductWay::Lanes(_) => lanes_share && wanted != ProductWay::Row,
-            _ => (way == ProductWay::Row) == (wanted == ProductWay::Row),
+            ProductWay::Tile(rows) => (rows != 8 || in_vectors) && wanted != ProductWay::Row,
         };
         ways::choose(profile, &MATMUL, self.key(), wanted, computes)
     }
@@ -340,9 +349,6 @@ impl Launch {
 
     /// How b is loaded: see `b_loads` in the kernels.
     fn b_loads(&self) -> u32 {
-        const ELEMENTS: u32 = 0;
-        const ALONG_COLUMNS: u32 = 1;
-        const ALONG_K: u32 = 2;
         match &self.b {
             Columns::Panels(_) => ALONG_COLUMNS,
             Columns::Live(b) if self.columns().is_multiple_of(4) && vectors_along(b, 3) => ALONG_COLUMNS,
@@ -404,7 +410,11 @@ impl Launch {
         let axes = Axes {
             dtype: float_axis!(matmul, self.a.element)?,
             out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-            tile_m: if chosen.value == ProductWay::Tile(16) { TileM::TileM16 } else { TileM::TileM4 },
+            tile_m: match chosen.value.rows() {
+                4 => TileM::TileM4,
+                8 => TileM::TileM8,
+                _ => TileM::TileM16,
+            },
         };
         let [local_x, local_y] = chosen.local;
         let spec = Spec {

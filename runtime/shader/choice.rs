@@ -46,8 +46,7 @@ impl WorkGroups {
 
 /// Whether the class takes the shape: Adreno gives wrong results for some that are nearly square.
 pub fn suits(local: [u32; 2], class: DeviceClass) -> bool {
-    let is_adreno = matches!(class, DeviceClass::Adreno6xx | DeviceClass::Adreno7xx | DeviceClass::Adreno8xx);
-    !is_adreno || local[0] >= 4 * local[1]
+    !class.is_adreno() || local[0] >= 4 * local[1]
 }
 
 /// One way of a family to compute a result: a variant of a kernel.

@@ -22,6 +22,11 @@ pub enum DeviceClass {
 }
 
 impl DeviceClass {
+    /// Whether the class is one of Qualcomm's.
+    pub fn is_adreno(self) -> bool {
+        matches!(self, DeviceClass::Adreno6xx | DeviceClass::Adreno7xx | DeviceClass::Adreno8xx)
+    }
+
     /// Whether unsigned dot products of packed bytes are fast, where there are any, given what the driver `reports`.
     /// Adreno 8xx has an instruction for them and Mesa's driver reports none.
     pub fn has_fast_packed_dot(self, reports: bool) -> bool {

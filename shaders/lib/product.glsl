@@ -42,6 +42,15 @@ uvec4 panel_columns(uint panel) {
     return min(uvec4(0u, 1u, 2u, 3u) + 4u * panel, uvec4(n - 1u)) * b_strides[3];
 }
 
+// Vectors of an operand by their own number, by which loops step with one addition: VECTOR_AT is that of element `i`.
+#ifdef ACCESS_SSBO
+#define VECTOR_AT(name, i) ((name##_base + (i)) >> 2)
+#define LOADV(name, v) vec4(name##_data4[v])
+#else
+#define VECTOR_AT(name, i) ((i) >> 2)
+#define LOADV(name, v) vec4(name##_buffer4(name##_base).data[v])
+#endif
+
 // b at one k and the panel's 4 columns; `at` is the offset of k.
 vec4 load_b(uint at, uvec4 columns) {
     if (b_loads == B_ALONG_COLUMNS) return LOAD4F(b, at + columns.x);

@@ -21,6 +21,9 @@ const FOR_CPUS: &[(&str, &str)] = &[
 /// A template's name, and settings of its spec constants.
 type Family = (&'static str, &'static [&'static [(&'static str, u32)]]);
 
+/// The costliest of the activations that products apply.
+const GELU_ERF: u32 = 3;
+
 /// The templates of the committed table, with the spec constants that the planner sets for sizes that are multiples of 4.
 /// Without them all are 0 (see the headers): the way for odd sizes.
 const FAMILY: &[Family] = &[
@@ -29,6 +32,8 @@ const FAMILY: &[Family] = &[
         &[
             &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1)],
             &[("a_vec4", 1), ("b_loads", 2), ("has_bias", 0)],
+            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("adds_y", 1)],
+            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("activation", GELU_ERF)],
         ],
     ),
     (
@@ -36,6 +41,8 @@ const FAMILY: &[Family] = &[
         &[
             &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1)],
             &[("a_vec4", 1), ("b_loads", 2), ("has_bias", 0)],
+            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("adds_y", 1)],
+            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("activation", GELU_ERF)],
         ],
     ),
     (
