@@ -196,4 +196,12 @@ def attention():
     f.add("grouped_queries", op, rand(1, 4, 3, 4), rand(1, 2, 5, 4), rand(1, 2, 5, 4, seed=1), enable_gqa=True)
     for dtype in HALVES:
         f.add(str(dtype)[6:], op, q.to(dtype), k.to(dtype), v.to(dtype))
+    # Queries, keys and elements that fill no tile and no block; whole numbers, scaled so that no weight is all.
+    for queries, keys, width, kwargs in ((33, 17, 36, {}), (17, 65, 64, dict(is_causal=True)), (9, 1, 32, {}),
+                                         (1, 4096, 64, {}), (1, 257, 128, {}), (70, 130, 96, {})):
+        rows = [Gen((2, 3, n, width), -2, 2, seed) for seed, n in enumerate((queries, keys, keys), 1)]
+        f.add(f"{queries}x{keys}x{width}", op, *rows, scale=0.125, sampled=True, **kwargs)
+    shared = [Gen((2, heads, n, 32), -2, 2, seed) for seed, (heads, n) in enumerate(((6, 20), (2, 33), (2, 33)), 1)]
+    f.add("grouped_queries_masked", op, *shared, attn_mask=torch.ones(20, 33, dtype=torch.bool).tril(5), scale=0.125,
+          enable_gqa=True, sampled=True)
     return f
