@@ -15,7 +15,7 @@
 //! spec 4 is_causal = 0
 //! spec 5 dead_is_nan = 0
 //! spec 6 lanes = 8
-//! spec 7 tile = 2
+//! spec 7 tile = 1
 //! local local_x
 //! needs : shader_int64 subgroup
 //! needs dtype=f16 : storage_16bit
