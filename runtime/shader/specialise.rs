@@ -11,6 +11,7 @@ const HEADER_WORDS: usize = 5;
 
 mod op {
     pub const NAME: u32 = 5;
+    pub const CAPABILITY: u32 = 17;
     pub const CONSTANT_TRUE: u32 = 41;
     pub const CONSTANT_FALSE: u32 = 42;
     pub const CONSTANT: u32 = 43;
@@ -37,11 +38,14 @@ mod op {
     pub const UNREACHABLE: u32 = 255;
 }
 
+/// Capabilities of operations among the lanes of a subgroup: `GroupNonUniform` and what builds on it.
+const AMONG_LANES: Range<u32> = 61..69;
+
 /// The decoration that gives a spec constant its number.
 const SPEC_ID: u32 = 1;
 
 /// `spirv` without what the values of `spec`, pairs of id and value, rule out; all of it where something is not
-/// understood.
+/// understood, and where lanes share values: Mesa on the CPU makes such products seven times slower once they are cut.
 pub fn specialise(spirv: Vec<u32>, spec: &[(u32, u32)]) -> Vec<u32> {
     Module::read(&spirv).and_then(|module| module.pruned(spec)).unwrap_or(spirv)
 }
@@ -130,7 +134,15 @@ impl<'a> Module<'a> {
         known
     }
 
+    fn shares_among_lanes(&self) -> bool {
+        let mut capabilities = self.instructions.iter().take_while(|next| next.op == op::CAPABILITY);
+        capabilities.any(|next| self.operands(next).first().is_some_and(|id| AMONG_LANES.contains(id)))
+    }
+
     fn pruned(&self, spec: &[(u32, u32)]) -> Option<Vec<u32>> {
+        if self.shares_among_lanes() {
+            return None;
+        }
         let known = self.constants(spec);
         let start = self.instructions.iter().position(|instruction| instruction.op == op::FUNCTION)?;
         let mut block_of = vec![None; self.bound()];
@@ -149,6 +161,7 @@ impl<'a> Module<'a> {
         }
         let block_at = |label: &u32| block_of.get(*label as usize).copied().flatten();
         self.reach(&mut blocks, block_at)?;
+        self.unwrap_switches(&mut blocks, block_at)?;
         if blocks.iter().all(|block| block.reached && block.decided.is_none()) {
             return None;
         }
@@ -211,7 +224,7 @@ impl<'a> Module<'a> {
                         let case = cases.iter().find(|[literal, _]| *literal == selected);
                         let target = case.map_or(*default, |[_, target]| *target);
                         block.targets = vec![target];
-                        // A switch without cases stays one: blocks inside may leave it from any depth.
+                        // It stays a switch, as blocks inside may leave it from any depth: see `unwrap_switches`.
                         block.decided = Some((vec![3 << 16 | op::SWITCH, *selector, target], false));
                     }
                     None => {
@@ -254,6 +267,35 @@ impl<'a> Module<'a> {
                 return None;
             }
             continues.reached = true;
+        }
+        Some(())
+    }
+
+    /// Turns a switch without cases into a jump where what is left of it is one line of blocks up to its merge block.
+    /// Compilers write such a switch around a function with several returns, and drivers make a loop of it, which
+    /// keeps Mesa from unrolling the loop around it.
+    fn unwrap_switches(&self, blocks: &mut [Block], block_at: impl Fn(&u32) -> Option<usize>) -> Option<()> {
+        // What lies inside comes later, and is unwrapped first.
+        for number in (0..blocks.len()).rev() {
+            let block = &blocks[number];
+            let terminator = &self.instructions[block.body.end - 1];
+            let (Some(merge), &[inside]) = (block.merge, block.targets.as_slice()) else { continue };
+            if !block.reached || terminator.op != op::SWITCH {
+                continue;
+            }
+            let end = block_at(self.operands(&self.instructions[merge]).first()?)?;
+            let mut at = block_at(&inside)?;
+            while at != end {
+                let keeps_merge = blocks[at].merge.is_some()
+                    && !blocks[at].decided.as_ref().is_some_and(|(_, drops_merge)| *drops_merge);
+                match blocks[at].targets.as_slice() {
+                    [next] if !keeps_merge => at = block_at(next)?,
+                    _ => break,
+                }
+            }
+            if at == end {
+                blocks[number].decided = Some((vec![2 << 16 | op::BRANCH, inside], true));
+            }
         }
         Some(())
     }
