@@ -133,9 +133,7 @@ impl Context {
         if is_broken {
             fault::break_arithmetic(&mut spirv)?;
         }
-        // What is left of this one when it is cut runs 7 times slower on lavapipe.
-        let is_cut = template.name != "matmul_lanes";
-        let spirv = if is_cut { shader::specialise(spirv, &dispatch.spec) } else { spirv };
+        let spirv = shader::specialise(spirv, &dispatch.spec);
         let spec: Vec<String> = dispatch.spec.iter().map(|(id, value)| format!("{id}={value}")).collect();
         let pipeline = self.gpu().create_pipeline(&PipelineDesc {
             name: &format!("{} {} {}", template.name, variant.axes, spec.join(" ")),
