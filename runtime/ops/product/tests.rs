@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     base::DType,
     ops::Precision,
-    shader::{DeviceProfile, StorageId},
+    shader::{DeviceProfile, Region, StorageId},
 };
 
 fn tensor(id: u32, sizes: &[usize]) -> Tensor {

@@ -133,9 +133,10 @@ impl Finder<'_> {
         });
         let allowed = Allowed {
             column_factor: bias.is_none() && weight.is_unscaled(),
+            row_factor: false,
+            bias: bias.is_none(),
             quantise: activation.is_some(),
-            views: activation.is_some(),
-            ..Allowed::default()
+            views: true,
         };
         let tail = self.tail(product, packed.n, allowed);
         let kind = match (&activation, node.op.base(), packed.bits) {
