@@ -115,7 +115,8 @@ fn tiles_of_floats_give_the_same_bits_whatever_their_height() {
                 ways += 1;
             }
         }
-        assert!(ways >= 3, "{}: {ways}", subject.name);
+        // Phones have two heights, and CPUs more.
+        assert!(ways >= if profile.class == DeviceClass::Cpu { 3 } else { 2 }, "{}: {ways}", subject.name);
     }
 }
 
