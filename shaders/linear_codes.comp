@@ -6,6 +6,7 @@
 //! axis dtype = f32 f16
 //! axis bits = 4 8
 //! axis tile_m = 1 4 16
+//! axis load_bits = 32 64
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0
 //! spec 1 local_x = 32
@@ -19,6 +20,10 @@
 //! values activation = none relu clamp gelu_erf gelu_tanh silu sigmoid tanh hardswish hardsigmoid leaky_relu scale
 //! local local_x local_y
 //! needs dtype=f16 : storage_16bit
+//! needs load_bits=64 : shader_int64
+//! skip load_bits=64 access=ssbo
+//! skip load_bits=64 tile_m=4
+//! skip load_bits=64 tile_m=16
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/codes.glsl"
 #include "lib/tiles.glsl"
@@ -47,7 +52,7 @@ void main() {
         vec4 zeros = zeros_of(side_at);
         side_at += has_zeros != 0u ? 8u : 4u;
         for (uint rest = min(whole, group_blocks); rest > 0u; rest--) {
-            ivec4 words = LOAD4(codes, codes_at);
+            ivec4 words = LOAD_CODES4(codes_at);
             codes_at += 4u;
             // Unrolled, the loads of x of both halves of 4-bit words would take too many registers.
             [[dont_unroll]] for (uint i = 0u; i < BLOCK; i += 4u) {

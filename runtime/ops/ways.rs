@@ -70,9 +70,13 @@ pub const fn lanes_way(name: &'static str, rows: u32) -> Way<ProductWay> {
 /// Whether sharing loads among lanes pays on the device: where Vulkan runs on the CPU, each lane's load is one of its own.
 /// Through descriptors each load has a bounds check too, and such kernels take seconds to compile: there are none.
 pub fn lanes_share(profile: &DeviceProfile) -> bool {
-    let has = |need| profile.features.contains(need);
+    loads_cost_alike(profile) && profile.features.contains(Need::Subgroup)
+}
+
+/// Whether kernels load by words of 64 bits: on a CPU and by device addresses a load costs the same whatever its width.
+pub fn loads_cost_alike(profile: &DeviceProfile) -> bool {
     let is_cheap = profile.class == DeviceClass::Cpu && profile.access == Access::Bda;
-    is_cheap && has(Need::Subgroup) && has(Need::ShaderInt64)
+    is_cheap && profile.features.contains(Need::ShaderInt64)
 }
 
 /// The way of a kernel for one row.

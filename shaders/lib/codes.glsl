@@ -10,8 +10,19 @@
 
 #include "lib/access.glsl"
 
-READS(0, x, T)
 READS(1, codes, int)
+#ifdef NEEDS_SHADER_INT64
+// For Vulkan on the CPU, where each load of a lane costs the same whatever its width.
+#include "lib/words.glsl"
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer CodeWords { uint64_t data[]; };
+ivec4 load_codes4(BASE_TYPE base, uint at) {
+    return ivec4(unpackUint2x32(CodeWords(base).data[at / 2u]), unpackUint2x32(CodeWords(base).data[at / 2u + 1u]));
+}
+#define LOAD_CODES4(at) load_codes4(codes_base, at)
+#else
+#define LOAD_CODES4(at) LOAD4(codes, at)
+#endif
+READS(0, x, T)
 READS(2, side, float)
 UPDATES(3, y, T)
 PUSH(BASE(x) BASE(codes) BASE(side) BASE(y)

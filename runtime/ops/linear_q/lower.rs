@@ -293,7 +293,7 @@ impl Launch {
         chosen: &Chosen<ProductWay>,
         (side, layout, bits): (&Tensor, Side, u8),
     ) -> Result<Dispatch> {
-        use kernels::linear_codes::{Axes, Bits, Operands, Params, Spec, TileM, dispatch};
+        use kernels::linear_codes::{Axes, Bits, LoadBits, Operands, Params, Spec, TileM, dispatch};
         let axes = Axes {
             dtype: float_axis!(linear_codes, self.x.element)?,
             bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
@@ -301,6 +301,10 @@ impl Launch {
                 1 => TileM::TileM1,
                 4 => TileM::TileM4,
                 _ => TileM::TileM16,
+            },
+            load_bits: match chosen.value.rows() {
+                1 if ways::loads_cost_alike(cx.profile()) => LoadBits::LoadBits64,
+                _ => LoadBits::LoadBits32,
             },
         };
         let [local_x, local_y] = chosen.local;
