@@ -12,6 +12,27 @@ use crate::{
     shader::{Chosen, Dispatch, OperandAccess, Region, kernels},
 };
 
+/// Parameters of a launch for one of the kernels, which share them.
+macro_rules! params {
+    ($launch:expr, $Params:ident) => {{
+        let launch = $launch;
+        $Params {
+            m: launch.rows() as u32,
+            n: launch.columns() as u32,
+            k: launch.depth() as u32,
+            batch_1: launch.y.sizes[1] as u32,
+            alpha: launch.alpha,
+            beta: launch.beta,
+            act_a: launch.activation.a,
+            act_b: launch.activation.b,
+            a_strides: pad(&launch.a.strides, 0)?,
+            b_strides: launch.b_strides()?,
+            bias_strides: launch.bias_strides()?,
+            y_strides: pad(&launch.y.strides[..3], 0)?,
+        }
+    }};
+}
+
 impl Launch {
     /// Whether rows of a can be loaded as vectors along k.
     pub(super) fn a_vec4(&self) -> bool {
@@ -75,6 +96,13 @@ impl Launch {
         if self.keeps_f32 { 0 } else { cx.round_mode(self.y.dtype, self.y.element) }
     }
 
+    /// Work groups of the kernels whose invocations take a tile each.
+    fn tile_groups(&self, chosen: &Chosen<ProductWay>) -> [u32; 3] {
+        let columns_a_group = 4 * chosen.local[0] as usize;
+        let tiles = self.rows().div_ceil(chosen.tile_rows());
+        [tiles, self.columns().div_ceil(columns_a_group), self.batches()].map(|groups| groups as u32)
+    }
+
     pub(super) fn tile_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::matmul::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
         self.check_elements()?;
@@ -99,27 +127,8 @@ impl Launch {
             activation: known(self.activation.in_matmul())?,
         };
         let [a, b, bias, y] = self.regions();
-        let params = Params {
-            m: self.rows() as u32,
-            n: self.columns() as u32,
-            k: self.depth() as u32,
-            batch_1: self.y.sizes[1] as u32,
-            alpha: self.alpha,
-            beta: self.beta,
-            act_a: self.activation.a,
-            act_b: self.activation.b,
-            a_strides: pad(&self.a.strides, 0)?,
-            b_strides: self.b_strides()?,
-            bias_strides: self.bias_strides()?,
-            y_strides: pad(&self.y.strides[..3], 0)?,
-        };
-        let columns_a_group = 4 * local_x as usize;
-        let groups = [
-            self.rows().div_ceil(chosen.tile_rows()),
-            self.columns().div_ceil(columns_a_group),
-            self.batches(),
-        ];
-        let groups = groups.map(|groups| groups as u32);
+        let params = params!(self, Params);
+        let groups = self.tile_groups(chosen);
         let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
         Ok(self.with_access(dispatch))
     }
@@ -149,27 +158,8 @@ impl Launch {
             activation: known(self.activation.in_matmul_lanes())?,
         };
         let [a, b, bias, y] = self.regions();
-        let params = Params {
-            m: self.rows() as u32,
-            n: self.columns() as u32,
-            k: self.depth() as u32,
-            batch_1: self.y.sizes[1] as u32,
-            alpha: self.alpha,
-            beta: self.beta,
-            act_a: self.activation.a,
-            act_b: self.activation.b,
-            a_strides: pad(&self.a.strides, 0)?,
-            b_strides: self.b_strides()?,
-            bias_strides: self.bias_strides()?,
-            y_strides: pad(&self.y.strides[..3], 0)?,
-        };
-        let columns_a_group = 4 * local_x as usize;
-        let groups = [
-            self.rows().div_ceil(chosen.tile_rows()),
-            self.columns().div_ceil(columns_a_group),
-            self.batches(),
-        ];
-        let groups = groups.map(|groups| groups as u32);
+        let params = params!(self, Params);
+        let groups = self.tile_groups(chosen);
         let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
         Ok(self.with_access(dispatch))
     }
@@ -191,20 +181,7 @@ impl Launch {
             activation: known(self.activation.in_matmul_row())?,
         };
         let [a, b, bias, y] = self.regions();
-        let params = Params {
-            m: 1,
-            n: self.columns() as u32,
-            k: self.depth() as u32,
-            batch_1: self.y.sizes[1] as u32,
-            alpha: self.alpha,
-            beta: self.beta,
-            act_a: self.activation.a,
-            act_b: self.activation.b,
-            a_strides: pad(&self.a.strides, 0)?,
-            b_strides: self.b_strides()?,
-            bias_strides: self.bias_strides()?,
-            y_strides: pad(&self.y.strides[..3], 0)?,
-        };
+        let params = params!(self, Params);
         let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / ROW_SPLIT)?;
         let groups = [x, y_groups, self.batches() as u32];
         let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
