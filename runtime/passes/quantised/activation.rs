@@ -5,7 +5,7 @@
 
 use super::{
     sample,
-    weight::{defined_by, dtype_of, first_value, keeps_everything, number_of, tensor_type},
+    weight::{defined_by, dtype_of, first_value, is_conversion, keeps_everything, number_of, tensor_type},
 };
 use crate::{
     base::{DType, SymExpr},
@@ -262,7 +262,7 @@ fn converted(graph: &Graph, value: ValueId) -> Option<(ValueId, Vec<String>)> {
     loop {
         let node = defined_by(graph, value)?;
         let source = first_value(node)?;
-        let converts = ["_to_copy", "to", "convert_element_type"].contains(&node.op.base());
+        let converts = is_conversion(node);
         let (from, to) = (dtype_of(graph, source)?, dtype_of(graph, value)?);
         if keeps_everything(graph, node, source) {
             value = source;

@@ -64,8 +64,8 @@ impl Finder<'_> {
         let (codes, mat2) = self.int_operands(node)?;
         let weight = Weight { is_transposed: true, ..Weight::of_codes(self.graph, mat2)? };
         let (cast, product) = self.readers.sole(*node.outputs.first()?)?;
-        let is_cast = ["_to_copy", "to", "convert_element_type"].contains(&cast.op.base())
-            && weight::dtype_of(self.graph, product) == Some(DType::F32);
+        let is_cast =
+            weight::is_conversion(cast) && weight::dtype_of(self.graph, product) == Some(DType::F32);
         if !is_cast {
             return None;
         }

@@ -4,7 +4,10 @@
 //! torchao writes this where the exporting CPU multiplies unsigned with signed bytes only. The kernels here choose
 //! their own offsets.
 
-use super::weight::{defined_by, dtype_of, is_codes, number_of};
+use super::{
+    tail::is_plain,
+    weight::{defined_by, dtype_of, first_value, is_codes, is_conversion, number_of},
+};
 use crate::{
     base::{DType, Result},
     ir::{Arg, Constness, Graph, Node, NodeId, Patch, ValueId},
@@ -60,9 +63,8 @@ impl Finder<'_> {
     fn signed(&self, value: ValueId) -> Option<ValueId> {
         let cast = |value: ValueId, to: DType| {
             let node = defined_by(self.graph, value)?;
-            let is_cast = ["_to_copy", "to", "convert_element_type"].contains(&node.op.base());
-            let source = node.args.first().and_then(|(_, arg)| arg.as_value())?;
-            (is_cast && dtype_of(self.graph, value) == Some(to)).then_some(source)
+            let source = first_value(node)?;
+            (is_conversion(node) && dtype_of(self.graph, value) == Some(to)).then_some(source)
         };
         let raised = cast(value, DType::U8)?;
         let sum = defined_by(self.graph, raised)?;
@@ -92,9 +94,4 @@ impl Finder<'_> {
             && sums.len() == n
             && sums.iter().enumerate().all(|(index, &sum)| sum == OFFSET * column(index))
     }
-}
-
-/// Whether a sum or difference has no factor.
-fn is_plain(node: &Node) -> bool {
-    node.arg("alpha").is_none_or(|alpha| matches!(alpha, Arg::Int(1) | Arg::None))
 }

@@ -238,8 +238,8 @@ fn other_operand(node: &Node, value: ValueId) -> Option<ValueId> {
     (other != value).then_some(other)
 }
 
-/// Whether an `add` has no factor.
-fn is_plain(node: &Node) -> bool {
+/// Whether an `add` or `sub` has no factor.
+pub(super) fn is_plain(node: &Node) -> bool {
     matches!(node.arg("alpha"), None | Some(Arg::None | Arg::Int(1)))
 }
 

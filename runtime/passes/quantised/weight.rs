@@ -134,6 +134,11 @@ pub(super) fn defined_by(graph: &Graph, value: ValueId) -> Option<&Node> {
     graph.node(graph.defining_node(value)?).ok()
 }
 
+/// Whether `node` gives its operand in another dtype, or place.
+pub(super) fn is_conversion(node: &Node) -> bool {
+    ["_to_copy", "to", "convert_element_type"].contains(&node.op.base())
+}
+
 pub(super) fn first_value(node: &Node) -> Option<ValueId> {
     node.args.first().and_then(|(_, arg)| arg.as_value())
 }
@@ -264,10 +269,8 @@ fn of_dequantize(graph: &Graph, node: &Node) -> Result<Weight, String> {
 
 /// Codes behind a conversion to floats, and what is between: the matrix, its split sizes, and names.
 fn codes_as_floats(graph: &Graph, value: ValueId) -> Option<(ValueId, Vec<usize>, Vec<String>)> {
-    let cast = defined_by(graph, value).filter(|node| {
-        ["_to_copy", "to", "convert_element_type"].contains(&node.op.base())
-            && dtype_of(graph, value).is_some_and(DType::is_float)
-    })?;
+    let cast = defined_by(graph, value)
+        .filter(|node| is_conversion(node) && dtype_of(graph, value).is_some_and(DType::is_float))?;
     let source = first_value(cast)?;
     if !matches!(dtype_of(graph, source), Some(DType::I8 | DType::U8)) {
         return None;
