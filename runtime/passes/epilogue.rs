@@ -42,7 +42,8 @@ pub(super) fn run(graph: &mut Graph, pinned: &HashSet<String>) -> Result<Vec<Fus
     groups.into_iter().map(|group| group.apply(graph)).collect()
 }
 
-struct Readers {
+/// How often each value is read, and one node that does.
+pub(super) struct Readers {
     counts: HashMap<ValueId, usize>,
     reader: HashMap<ValueId, NodeId>,
 }
@@ -61,7 +62,8 @@ struct Group {
 }
 
 impl Readers {
-    fn of(graph: &Graph) -> Readers {
+    /// Those of `graph`.
+    pub(super) fn of(graph: &Graph) -> Readers {
         let mut reader = HashMap::new();
         for (id, node) in graph.nodes() {
             node.for_each_operand(|value| {
@@ -72,7 +74,7 @@ impl Readers {
     }
 
     /// The node that alone reads `value`, which is no output, and its only result.
-    fn sole<'a>(&self, graph: &'a Graph, value: ValueId) -> Option<(NodeId, &'a Node, ValueId)> {
+    pub(super) fn sole<'a>(&self, graph: &'a Graph, value: ValueId) -> Option<(NodeId, &'a Node, ValueId)> {
         let reader = self.reader.get(&value).filter(|_| self.counts.get(&value) == Some(&1))?;
         let node = graph.node(*reader).ok()?;
         let &[output] = node.outputs.as_slice() else { return None };

@@ -14,6 +14,7 @@ mod functionalise;
 mod linear;
 mod live_weight;
 mod quantised;
+mod rms_norm;
 mod scatter;
 mod twins;
 
@@ -36,7 +37,7 @@ pub struct Options {
     pub fold: FoldLimits,
     /// How weights lie that were packed in 4 bits before the export; such a program is refused when this is `None`.
     pub int4pack_layout: Option<Int4PackLayout>,
-    /// Leaves each node of the rewritten program on its own: no attention, no epilogues and no chains.
+    /// Leaves each node of the rewritten program on its own: no attention, no norms, no epilogues and no chains.
     pub unfused: bool,
     /// Names of nodes that must stay on their own.
     pub pinned: HashSet<String>,
@@ -109,6 +110,9 @@ pub fn optimise(method: &Method, options: &Options) -> Result<Optimised> {
         unfused = attention.1;
         dead_code::run(graph);
         checked(graph, "attention")?;
+        fusions.extend(rms_norm::run(graph, &options.pinned)?);
+        dead_code::run(graph);
+        checked(graph, "norms")?;
         fusions.extend(epilogue::run(graph, &options.pinned)?);
         dead_code::run(graph);
         checked(graph, "epilogues")?;
