@@ -6,6 +6,7 @@ use super::{device::Gpu, program::MethodInfo, report};
 use crate::{
     base::{Error, ErrorKind, Refusal, Result, SymEnv},
     delegate::MemoryReport,
+    gpu::UnifiedMemory,
     ir::Method,
     ops::Precision,
     passes::{Decision, Fusion, Unfused},
@@ -46,10 +47,14 @@ impl MethodInfo<'_> {
             precision,
             pinned_f32: Default::default(),
         };
+        let reached = gpu.map_or(UnifiedMemory::None, |gpu| gpu.context().gpu().caps().unified_memory);
         let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
         let mut unsupported = plan::check_all(&method, &envs)?;
-        let memory =
-            if unsupported.is_empty() { estimate(&method, &envs, &options, &mut unsupported)? } else { None };
+        let memory = if unsupported.is_empty() {
+            estimate(&method, &envs, &options, reached, &mut unsupported)?
+        } else {
+            None
+        };
         Ok(Inspection {
             ops: facts.ops,
             decisions: facts.decisions,
@@ -67,6 +72,7 @@ fn estimate(
     method: &Method,
     envs: &[SymEnv],
     options: &PlanOptions,
+    reached: UnifiedMemory,
     unsupported: &mut Vec<Refusal>,
 ) -> Result<Option<MemoryReport>> {
     let mut largest: Option<MemoryReport> = None;
@@ -75,7 +81,7 @@ fn estimate(
             plan::sample_inputs(method, env).and_then(|inputs| plan::build(method, &inputs, options));
         match planned {
             Ok(plan) => {
-                let memory = MemoryReport::of_plan(&plan)?;
+                let memory = MemoryReport::of_plan(&plan, reached)?;
                 largest = Some(largest.map_or(memory, |known| known.max(memory)));
             }
             Err(error) if index == 0 && error.kind() == ErrorKind::Unsupported => {

@@ -7,6 +7,7 @@ use crate::{
     base::Result,
     gpu::{
         Buffer, BufferDesc, CopyRegion, RecorderDesc, Scope, StagingBuffer, StagingDesc, StagingDirection,
+        UnifiedMemory,
     },
     ops::{PackKey, Prepack},
 };
@@ -80,6 +81,9 @@ impl Context {
 
     /// Fills the first `bytes.len()` bytes of `buffer`.
     pub(super) fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
+        if buffer.is_mapped() {
+            return Ok(buffer.write_with(0, bytes.len(), |mapped| mapped.copy_from_slice(bytes))?);
+        }
         let mut batch = Batch::new(self, bytes.len())?;
         batch.add(buffer, bytes.len(), |offset, out| {
             out.copy_from_slice(&bytes[offset..offset + out.len()]);
@@ -97,6 +101,9 @@ impl Context {
     ) -> Result<R> {
         if len_bytes == 0 {
             return read(&[]);
+        }
+        if buffer.is_mapped() && self.gpu().caps().unified_memory == UnifiedMemory::WrittenAndRead {
+            return buffer.read_with(0, len_bytes as usize, read)?;
         }
         let staging = self.gpu().create_staging(&StagingDesc {
             name: "read-back",

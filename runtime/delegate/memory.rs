@@ -1,16 +1,19 @@
 //! Memory that runs of one delegate share: the arena, the status words, and staging for inputs and outputs.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
+    constants::PackedConstant,
     context::Context,
-    record::{STATUS_BYTES, TransferLayout},
+    state::DeviceState,
+    transfer::{STATUS_BYTES, TransferLayout},
 };
 use crate::{
-    base::Result,
-    gpu::{Buffer, BufferDesc, StagingBuffer, StagingDesc, StagingDirection},
-    ops::PackKey,
-    plan::Plan,
+    base::{Error, Result},
+    gpu::{Buffer, BufferDesc, StagingBuffer, StagingDesc, StagingDirection, UnifiedMemory},
+    ops::{PackKey, StorageKind},
+    plan::{Place, Plan},
+    shader::Region,
 };
 
 /// Device memory of one delegate.
@@ -24,27 +27,27 @@ pub struct MemoryReport {
     pub arena_bytes: u64,
     /// The most that run-time tensors hold at once: no arena can do with less.
     pub live_bytes: u64,
-    /// Staging for inputs and outputs.
+    /// Staging for inputs and outputs, where the host does not reach the device's memory.
     pub staging_bytes: u64,
 }
 
 impl MemoryReport {
-    /// What a delegate that runs `plan` only will use.
+    /// What a delegate that runs `plan` only will use, where the host reaches the device's memory as `reached` says.
     ///
     /// # Errors
     /// A constant beyond the address space.
-    pub fn of_plan(plan: &Plan) -> Result<MemoryReport> {
+    pub fn of_plan(plan: &Plan, reached: UnifiedMemory) -> Result<MemoryReport> {
         let mut constants: HashMap<PackKey, u64> = HashMap::new();
         for prepack in &plan.prepacks {
             constants.insert(prepack.key(), prepack.len_bytes()? as u64);
         }
-        let layout = TransferLayout::of(plan);
+        let layout = TransferLayout::of(plan, reached);
         Ok(MemoryReport {
             constant_bytes: constants.values().sum(),
             state_bytes: plan.states.iter().map(|state| state.tensor.region().len_bytes).sum(),
             arena_bytes: plan.arena_bytes.iter().sum(),
             live_bytes: plan.live_bytes,
-            staging_bytes: layout.upload_bytes + layout.readback_bytes,
+            staging_bytes: layout.upload_bytes() + layout.readback_bytes(),
         })
     }
 
@@ -75,8 +78,8 @@ impl RunNeeds {
     pub fn of(plan: &Plan, layout: &TransferLayout) -> RunNeeds {
         RunNeeds {
             arena_bytes: plan.arena_bytes.clone(),
-            upload_bytes: layout.upload_bytes,
-            readback_bytes: layout.readback_bytes,
+            upload_bytes: layout.upload_bytes(),
+            readback_bytes: layout.readback_bytes(),
         }
     }
 
@@ -101,10 +104,10 @@ pub struct RunMemory {
     pub arena: Vec<Buffer>,
     /// The status words.
     pub status: Buffer,
-    /// Where the host puts inputs.
-    pub upload: StagingBuffer,
-    /// Where the host finds outputs.
-    pub readback: StagingBuffer,
+    /// Where the host puts inputs that it does not write in place.
+    upload: Option<StagingBuffer>,
+    /// Where the host finds outputs that it does not read in place.
+    readback: Option<StagingBuffer>,
 }
 
 impl RunMemory {
@@ -132,10 +135,11 @@ impl RunMemory {
         const LEAST_BYTES: u64 = 16;
         let gpu = context.gpu();
         let device = |name, size_bytes: u64| {
-            gpu.create_buffer(&BufferDesc { name, size_bytes: size_bytes.max(LEAST_BYTES) })
+            gpu.create_shared_buffer(&BufferDesc { name, size_bytes: size_bytes.max(LEAST_BYTES) })
         };
         let staging = |name, size_bytes: u64, direction| {
-            gpu.create_staging(&StagingDesc { name, size_bytes: size_bytes.max(LEAST_BYTES), direction })
+            let desc = StagingDesc { name, size_bytes, direction };
+            (size_bytes > 0).then(|| gpu.create_staging(&desc)).transpose()
         };
         Ok(RunMemory {
             arena: needs.arena_bytes.iter().map(|&bytes| device("arena", bytes)).collect::<Result<_, _>>()?,
@@ -144,5 +148,59 @@ impl RunMemory {
             readback: staging("outputs", needs.readback_bytes, StagingDirection::Readback)?,
             has: needs,
         })
+    }
+}
+
+/// Where the storages of a plan lie on the device.
+#[derive(Clone, Copy)]
+pub struct Storages<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The arena, the status words, and staging.
+    pub memory: &'a RunMemory,
+    /// The packed constants, in the plan's order.
+    pub constants: &'a [Arc<PackedConstant>],
+    /// The states, in the plan's order.
+    pub states: &'a [DeviceState],
+}
+
+impl<'a> Storages<'a> {
+    /// The buffer of a region, and its first byte there.
+    ///
+    /// # Errors
+    /// A region of another plan.
+    pub fn locate(&self, region: &Region) -> Result<(&'a Buffer, u64)> {
+        let index = region.storage.0 as usize;
+        let lost = || Error::internal(format!("storage {index} has no memory"));
+        let storage = self.plan.storages.get(index).ok_or_else(lost)?;
+        let place = self.plan.places.get(index).ok_or_else(lost)?;
+        let (buffer, base) = match (place, &storage.kind) {
+            (Place::Arena { buffer, offset_bytes }, _) => {
+                (self.memory.arena.get(*buffer as usize).ok_or_else(lost)?, *offset_bytes)
+            }
+            (_, StorageKind::Constant(number)) => (&self.constants.get(*number).ok_or_else(lost)?.buffer, 0),
+            (_, StorageKind::State(number)) => (&self.states.get(*number).ok_or_else(lost)?.buffer, 0),
+            (_, StorageKind::Status) => (&self.memory.status, 0),
+            _ => return Err(lost()),
+        };
+        Ok((buffer, base + region.offset_bytes))
+    }
+
+    /// The staging buffer of inputs.
+    ///
+    /// # Errors
+    /// When inputs are not staged.
+    pub fn upload(&self) -> Result<&'a Buffer> {
+        let staging = self.memory.upload.as_ref().map(StagingBuffer::buffer);
+        staging.ok_or_else(|| Error::internal("there is no staging buffer for inputs"))
+    }
+
+    /// The staging buffer of outputs.
+    ///
+    /// # Errors
+    /// When outputs are not staged.
+    pub fn readback(&self) -> Result<&'a Buffer> {
+        let staging = self.memory.readback.as_ref().map(StagingBuffer::buffer);
+        staging.ok_or_else(|| Error::internal("there is no staging buffer for outputs"))
     }
 }

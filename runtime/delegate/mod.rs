@@ -11,10 +11,10 @@ mod fault;
 mod memory;
 mod pipelines;
 mod record;
-mod results;
 mod self_check;
 mod session;
 mod state;
+mod transfer;
 mod tuning;
 
 #[doc(hidden)]
@@ -22,6 +22,6 @@ pub use build::BuildHooks;
 pub use build::BuildOptions;
 pub use context::Context;
 pub use memory::MemoryReport;
-pub use results::RunOutputs;
 pub use session::{RunTiming, Session};
+pub use transfer::RunOutputs;
 pub use tuning::Tuning;

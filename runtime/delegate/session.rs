@@ -6,18 +6,17 @@ use super::{
     build::BuildOptions,
     constants::PackedConstant,
     context::Context,
-    convert::to_device,
-    memory::{MemoryReport, RunMemory, RunNeeds},
-    record::{self, Memory, TransferLayout},
-    results::{self, RunOutputs},
+    memory::{MemoryReport, RunMemory, RunNeeds, Storages},
+    record,
     state::{self, DeviceState},
+    transfer::{self, RunOutputs, TransferLayout},
 };
 use crate::{
     base::{Error, ErrorKind, HostTensor, Result, Value},
-    gpu::{Buffer, RecorderDesc, Recording},
+    gpu::{Buffer, RecorderDesc, Recording, Timing},
     ir::Method,
     ops::{PackKey, Prepack},
-    plan::{self, InputMeta, Plan, PlanOptions, ShapeKey},
+    plan::{self, InputMeta, Plan, PlanOptions, PlannedInput, ShapeKey},
 };
 
 /// Plans kept, each with its recording.
@@ -35,6 +34,8 @@ struct ReadyPlan {
     plan: Plan,
     layout: TransferLayout,
     constants: Vec<Arc<PackedConstant>>,
+    /// Positions of the inputs whose memory a run uses for something else, too.
+    overwritten_inputs: Vec<usize>,
     /// One for each submission; none before the first run.
     recordings: Vec<Recording>,
 }
@@ -84,7 +85,7 @@ impl Session {
         if cfg!(debug_assertions) {
             plan::verify(&plan)?;
         }
-        let layout = TransferLayout::of(&plan);
+        let layout = TransferLayout::of(&plan, self.context.gpu().caps().unified_memory);
         layout.check(self.plan_options.profile.max_buffer_bytes)?;
         let missing: Vec<_> =
             plan.prepacks.iter().filter(|prepack| !self.constants.contains_key(&prepack.key())).collect();
@@ -95,7 +96,9 @@ impl Session {
         if self.plans.len() >= KEPT_PLANS {
             self.plans.remove(0);
         }
-        self.plans.push(ReadyPlan { key, plan, layout, constants, recordings: Vec::new() });
+        let overwritten_inputs = plan.overwritten_inputs();
+        let recordings = Vec::new();
+        self.plans.push(ReadyPlan { key, plan, layout, constants, overwritten_inputs, recordings });
         Ok(())
     }
 
@@ -134,23 +137,27 @@ impl Session {
         self.check_usable()?;
         let key: ShapeKey = inputs.iter().map(InputMeta::of).collect();
         self.select_plan(key)?;
-        self.ensure_memory()?;
         self.ensure_recording()?;
-        self.write_inputs(inputs)?;
+        let (ready, storages) = self.current()?;
+        transfer::write_inputs(&storages, &ready.layout, inputs, |_| true)?;
         self.execute().inspect_err(|error| self.poison(error))
     }
 
-    /// Runs again on the inputs of the last run, which the device still has, and reads no outputs: what a benchmark of
-    /// the device times. States change as in any run.
+    /// Runs again on `inputs`, those of the last run, and reads no outputs: what a benchmark of the device times. Inputs
+    /// that the device still has are not written. States change as in any run.
     ///
     /// # Errors
     /// As [`Session::run`]; when nothing has run yet.
     #[doc(hidden)]
-    pub fn repeat(&mut self) -> Result<()> {
+    pub fn repeat(&mut self, inputs: &[Value]) -> Result<()> {
         self.check_usable()?;
-        let (ready, _) = self.current()?;
+        let (ready, storages) = self.current()?;
         if ready.recordings.is_empty() {
             return Err(Error::internal("nothing has run yet"));
+        }
+        if ready.layout.upload.is_none() {
+            let is_overwritten = |input: &PlannedInput| ready.overwritten_inputs.contains(&input.index);
+            transfer::write_inputs(&storages, &ready.layout, inputs, is_overwritten)?;
         }
         self.submit(&ready.recordings).inspect_err(|error| self.poison(error))
     }
@@ -182,8 +189,29 @@ impl Session {
         self.keep_plan(key, plan)
     }
 
-    fn current(&self) -> Result<(&ReadyPlan, &RunMemory)> {
-        self.plans.last().zip(self.memory.as_ref()).ok_or_else(|| Error::internal("no plan or no memory"))
+    /// The plan of the last run, and where its storages lie.
+    fn current(&self) -> Result<(&ReadyPlan, Storages<'_>)> {
+        let (ready, memory) = self
+            .plans
+            .last()
+            .zip(self.memory.as_ref())
+            .ok_or_else(|| Error::internal("no plan or no memory"))?;
+        let (constants, states) = (ready.constants.as_slice(), self.states.as_slice());
+        Ok((ready, Storages { plan: &ready.plan, memory, constants, states }))
+    }
+
+    /// Records the current plan, unless that was done in the memory that there is.
+    fn ensure_recording(&mut self) -> Result<()> {
+        if self.plans.last().is_some_and(|ready| !ready.recordings.is_empty()) {
+            return Ok(());
+        }
+        self.ensure_memory()?;
+        let (ready, storages) = self.current()?;
+        let recordings = record::record(&self.context, &storages, &ready.layout, &self.options)?;
+        if let Some(ready) = self.plans.last_mut() {
+            ready.recordings = recordings;
+        }
+        Ok(())
     }
 
     /// Grows the memory until the current plan fits. It is replaced as a whole, and recordings of the old one go with it.
@@ -200,59 +228,17 @@ impl Session {
         Ok(())
     }
 
-    fn ensure_recording(&mut self) -> Result<()> {
-        let (ready, memory) = self.current()?;
-        if !ready.recordings.is_empty() {
-            return Ok(());
-        }
-        let states: Vec<Buffer> = self.states.iter().map(|state| state.buffer.clone()).collect();
-        let recordings = record::record(
-            &self.context,
-            &ready.plan,
-            &ready.layout,
-            &Memory {
-                arena: &memory.arena,
-                constants: &ready.constants,
-                states: &states,
-                status: &memory.status,
-                upload: &memory.upload,
-                readback: &memory.readback,
-            },
-            &self.options,
-        )?;
-        if let Some(ready) = self.plans.last_mut() {
-            ready.recordings = recordings;
-        }
-        Ok(())
-    }
-
-    fn write_inputs(&mut self, inputs: &[Value]) -> Result<()> {
-        let (ready, memory) =
-            self.plans.last().zip(self.memory.as_mut()).ok_or_else(|| Error::internal("no memory"))?;
-        for (planned, &offset) in ready.plan.inputs.iter().zip(&ready.layout.input_offsets) {
-            let Some(Value::Tensor(host)) = inputs.get(planned.index) else { continue };
-            let len_bytes = planned.tensor.region().len_bytes as usize;
-            if len_bytes == 0 {
-                continue;
-            }
-            let written =
-                memory.upload.write_with(offset, len_bytes, |out| to_device(host, &planned.tensor, out))?;
-            written.map_err(|error| error.context(format!("input {}", planned.index)))?;
-        }
-        Ok(())
-    }
-
     fn execute(&mut self) -> Result<RunOutputs> {
-        let (ready, memory) = self.current()?;
+        let (ready, storages) = self.current()?;
         self.submit(&ready.recordings)?;
-        results::check_status(&ready.plan, &ready.layout, &memory.readback)?;
-        let outputs = results::read_outputs(&ready.plan, &ready.layout, &memory.readback)?;
+        transfer::check_status(&storages, &ready.layout)?;
+        let outputs = transfer::read_outputs(&storages, &ready.layout)?;
         if self.options.timestamps {
             let mut timings = Vec::new();
             for recording in &ready.recordings {
                 timings.extend(recording.timings()?);
             }
-            self.timing.dispatches = results::dispatch_times(&ready.plan, timings);
+            self.timing.dispatches = dispatch_times(&ready.plan, timings);
         }
         Ok(outputs)
     }
@@ -311,7 +297,7 @@ impl Session {
     /// What the device refuses; when nothing has run yet.
     #[doc(hidden)]
     pub fn fill_arena(&mut self, word: u32) -> Result<()> {
-        let (_, memory) = self.current()?;
+        let (_, Storages { memory, .. }) = self.current()?;
         let gpu = self.context.gpu();
         let mut recorder = gpu.record(&RecorderDesc { name: "fill", timestamps: false })?;
         for buffer in &memory.arena {
@@ -326,7 +312,7 @@ impl Session {
     /// What the device refuses; when nothing has run yet.
     #[doc(hidden)]
     pub fn arena(&self) -> Result<Vec<Vec<u8>>> {
-        let (_, memory) = self.current()?;
+        let (_, Storages { memory, .. }) = self.current()?;
         let read =
             |buffer: &Buffer| self.context.download(buffer, buffer.size_bytes(), |bytes| Ok(bytes.to_vec()));
         memory.arena.iter().map(read).collect()
@@ -363,4 +349,18 @@ impl Session {
         self.plans.iter_mut().for_each(|ready| ready.recordings.clear());
         self.memory = None;
     }
+}
+
+/// The time of each dispatch: its label, its kernel, nanoseconds.
+pub fn dispatch_times(plan: &Plan, timings: Vec<Timing>) -> Vec<(String, String, f64)> {
+    // Timings hold copies and fills too; dispatches carry their labels in order.
+    let mut timings = timings.into_iter().peekable();
+    plan.dispatches
+        .iter()
+        .filter_map(|dispatch| {
+            let timing = timings.by_ref().find(|timing| timing.label == dispatch.label)?;
+            let kernel = dispatch.kernel.info().map_or("?", |template| template.name);
+            Some((dispatch.label.clone(), kernel.to_string(), timing.gpu_ns))
+        })
+        .collect()
 }

@@ -27,8 +27,8 @@ impl DeviceState {
     /// Makes the state and gives it its initial value.
     pub fn new(context: &Context, planned: &PlannedState, initial: Constant) -> Result<DeviceState> {
         let len_bytes = planned.tensor.region().len_bytes;
-        let buffer =
-            context.gpu().create_buffer(&BufferDesc { name: &planned.name, size_bytes: len_bytes.max(4) })?;
+        let desc = BufferDesc { name: &planned.name, size_bytes: len_bytes.max(4) };
+        let buffer = context.gpu().create_shared_buffer(&desc)?;
         let state =
             DeviceState { name: planned.name.clone(), tensor: planned.tensor.clone(), buffer, initial };
         state.reset(context)?;

@@ -110,6 +110,18 @@ pub struct DotProduct {
     pub mixed_accelerated: bool,
 }
 
+/// How the host reaches the memory that kernels work in. Later ones offer more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnifiedMemory {
+    /// Not at all, or across a bus: bytes go through staging buffers.
+    #[default]
+    None,
+    /// Mapped, but not in the CPU's caches: good for writing, slow to read.
+    Written,
+    /// Mapped and cached: good for both.
+    WrittenAndRead,
+}
+
 /// How the device's timestamps count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimestampCaps {
@@ -134,6 +146,8 @@ pub struct Caps {
     pub subgroup_size: u32,
     /// Timestamps of the compute queue, if it has any.
     pub timestamps: Option<TimestampCaps>,
+    /// How the host reaches buffers of [`Gpu::create_shared_buffer`](super::Gpu::create_shared_buffer).
+    pub unified_memory: UnifiedMemory,
 }
 
 /// Test hook: makes a device look weaker than it is. Limits are only ever lowered (the alignment raised).
@@ -146,6 +160,8 @@ pub struct CapsOverride {
     pub class: Option<DeviceClass>,
     /// Treats the timestamps as absent.
     pub timestamps_off: bool,
+    /// The most that the host may reach of the memory that kernels work in.
+    pub unified_memory: Option<UnifiedMemory>,
     /// Whether unsigned packed dot products count as fast, where the device has them.
     pub unsigned_dot_accelerated: Option<bool>,
     /// See [`Limits`], as are those below.
@@ -166,6 +182,7 @@ impl CapsOverride {
     pub fn spec_minimum() -> CapsOverride {
         CapsOverride {
             features_off: Features::ALL,
+            unified_memory: Some(UnifiedMemory::None),
             max_storage_buffer_range_bytes: Some(1 << 27),
             min_storage_buffer_offset_alignment_bytes: Some(256),
             max_storage_buffers: Some(4),
@@ -194,6 +211,7 @@ impl CapsOverride {
         if self.timestamps_off {
             caps.timestamps = None;
         }
+        lower(&mut caps.unified_memory, self.unified_memory);
         let limits = &mut caps.limits;
         lower(&mut limits.max_storage_buffer_range_bytes, self.max_storage_buffer_range_bytes);
         lower(&mut limits.max_memory_allocation_bytes, self.max_memory_allocation_bytes);
@@ -246,10 +264,12 @@ pub(super) fn probe(
         period_ns: base.limits.timestamp_period,
     });
     let dot = |accelerated: vk::Bool32| features.integer_dot_product && accelerated == vk::TRUE;
+    // SAFETY: `physical` belongs to `instance`.
+    let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
     let caps = Caps {
         class: DeviceClass::of(&description),
         features,
-        limits: read_limits(instance, physical, &base, &read),
+        limits: read_limits(&memory, &base, &read),
         dot_product: DotProduct {
             unsigned_accelerated: dot(read
                 .dot_product
@@ -261,6 +281,7 @@ pub(super) fn probe(
         },
         subgroup_size: read.subgroup.subgroup_size,
         timestamps,
+        unified_memory: unified_memory(description.kind, memory.memory_types_as_slice()),
     };
     Some(Probe { description, caps, support, queue_family, cache_uuid: base.pipeline_cache_uuid })
 }
@@ -342,13 +363,10 @@ fn read_features(
 }
 
 fn read_limits(
-    instance: &ash::Instance,
-    physical: vk::PhysicalDevice,
+    memory: &vk::PhysicalDeviceMemoryProperties,
     base: &vk::PhysicalDeviceProperties,
     read: &Properties,
 ) -> Limits {
-    // SAFETY: `physical` belongs to `instance`.
-    let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
     let heaps = memory.memory_heaps_as_slice().iter();
     let device_local = heaps.filter(|heap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
     let limits = &base.limits;
@@ -373,6 +391,19 @@ fn read_limits(
         max_push_constant_bytes: limits.max_push_constants_size,
         non_coherent_atom_bytes: limits.non_coherent_atom_size.max(1),
         device_heap_bytes: device_local.map(|heap| heap.size).max().unwrap_or(0),
+    }
+}
+
+/// How the host reaches the memory of a device of that kind, by the first type that the allocator takes for memory that
+/// both use. A discrete device may have such memory too, but the host reads it across the bus.
+fn unified_memory(kind: DeviceKind, types: &[vk::MemoryType]) -> UnifiedMemory {
+    use vk::MemoryPropertyFlags as Flags;
+    let shared = Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::DEVICE_LOCAL;
+    let found = types.iter().find(|memory| memory.property_flags.contains(shared));
+    match found.filter(|_| matches!(kind, DeviceKind::Integrated | DeviceKind::Cpu)) {
+        None => UnifiedMemory::None,
+        Some(memory) if memory.property_flags.contains(Flags::HOST_CACHED) => UnifiedMemory::WrittenAndRead,
+        Some(_) => UnifiedMemory::Written,
     }
 }
 
@@ -443,7 +474,40 @@ mod tests {
             dot_product: DotProduct { unsigned_accelerated: true, ..DotProduct::default() },
             subgroup_size: 32,
             timestamps: Some(TimestampCaps { valid_bits: 64, period_ns: 1.0 }),
+            unified_memory: UnifiedMemory::WrittenAndRead,
         }
+    }
+
+    #[test]
+    fn unified_memory_is_what_the_allocator_takes_first() {
+        use vk::MemoryPropertyFlags as Flags;
+        let device = Flags::DEVICE_LOCAL;
+        let written = device | Flags::HOST_VISIBLE | Flags::HOST_COHERENT;
+        let cached = written | Flags::HOST_CACHED;
+        let of = |kind, flags: &[Flags]| {
+            let memory = |&property_flags| vk::MemoryType { property_flags, heap_index: 0 };
+            unified_memory(kind, &flags.iter().map(memory).collect::<Vec<_>>())
+        };
+        assert_eq!(of(DeviceKind::Cpu, &[cached]), UnifiedMemory::WrittenAndRead);
+        assert_eq!(of(DeviceKind::Integrated, &[device, written, cached]), UnifiedMemory::Written);
+        assert_eq!(of(DeviceKind::Integrated, &[device, cached, written]), UnifiedMemory::WrittenAndRead);
+        assert_eq!(of(DeviceKind::Discrete, &[device, written]), UnifiedMemory::None);
+        let apart = [device, Flags::HOST_VISIBLE | Flags::HOST_COHERENT];
+        assert_eq!(of(DeviceKind::Integrated, &apart), UnifiedMemory::None);
+        // What the caches hold back needs flushes that the allocator does not know of.
+        let incoherent = [device | Flags::HOST_VISIBLE | Flags::HOST_CACHED];
+        assert_eq!(of(DeviceKind::Integrated, &incoherent), UnifiedMemory::None);
+    }
+
+    #[test]
+    fn an_override_lowers_what_the_host_reaches() {
+        let most = |most| {
+            let mut caps = strong_caps();
+            CapsOverride { unified_memory: Some(most), ..CapsOverride::default() }.apply(&mut caps);
+            caps.unified_memory
+        };
+        assert_eq!(most(UnifiedMemory::None), UnifiedMemory::None);
+        assert_eq!(most(UnifiedMemory::Written), UnifiedMemory::Written);
     }
 
     #[test]

@@ -149,6 +149,7 @@ impl Recorder {
         let [x, y, z] = desc.groups;
         // SAFETY: pipeline, sets and push constants are bound as its layout wants; group counts are within limits.
         unsafe { self.inner.shared.raw.cmd_dispatch(self.inner.commands, x, y, z) };
+        self.inner.count_command();
         self.end_label();
         self.inner.pipelines.entry(desc.pipeline.raw().as_raw()).or_insert_with(|| desc.pipeline.clone());
         desc.bindings.iter().for_each(|binding| self.keep(binding.buffer));
@@ -181,6 +182,7 @@ impl Recorder {
         }
         // SAFETY: both buffers are of this device and have transfer usage; the regions lie within them.
         unsafe { self.inner.shared.raw.cmd_copy_buffer(self.inner.commands, src.raw(), dst.raw(), &copies) };
+        self.inner.count_command();
         self.keep(src);
         self.keep(dst);
         self.stamp(&format!("copy {} to {}", src.name(), dst.name()))
@@ -209,6 +211,7 @@ impl Recorder {
                 value,
             );
         };
+        self.inner.count_command();
         self.keep(dst);
         self.stamp(&format!("fill {}", dst.name()))
     }
@@ -227,7 +230,7 @@ impl Recorder {
         self.inner.buffers.entry(buffer.raw().as_raw()).or_insert_with(|| buffer.clone());
     }
 
-    /// Ends the recording. What it writes to staging buffers is visible to the host once it was waited for.
+    /// Ends the recording. What it writes to mapped buffers is visible to the host once it was waited for.
     ///
     /// # Errors
     /// When the driver is out of memory.
@@ -432,6 +435,11 @@ impl RecordingInner {
         unsafe {
             self.shared.raw.cmd_pipeline_barrier(self.commands, before, after, flags, &[memory], &[], &[]);
         };
+        self.count_command();
+    }
+
+    fn count_command(&self) {
+        count(&self.shared.counters.commands, 1);
     }
 }
 

@@ -425,6 +425,8 @@ counters! {
     allocations,
     /// Total: pipelines created.
     pipelines_created,
+    /// Total: commands recorded: launches, copies, fills and barriers.
+    commands,
     /// Total: recordings made.
     recordings,
     /// Total: submissions.

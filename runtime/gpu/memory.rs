@@ -7,10 +7,11 @@ use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 use gpu_allocator::{AllocationError, MemoryLocation};
 
+use super::caps::UnifiedMemory;
 use super::device::{Gpu, Shared, count, uncount};
 use super::error::{GpuError, GpuResult};
 use super::lock;
-use super::staging::HostGate;
+use super::mapping::HostGate;
 
 /// What a device-local buffer is to be.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,34 @@ pub struct BufferDesc<'a> {
     pub name: &'a str,
     /// Size, at least 1 and within `max_buffer_bytes` and `max_memory_allocation_bytes`.
     pub size_bytes: u64,
+}
+
+/// Who uses a buffer, and how; chooses its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Kernels.
+    Device,
+    /// Kernels and the host.
+    Shared,
+    /// The host writes, copies read.
+    Upload,
+    /// Copies write, the host reads.
+    Readback,
+}
+
+impl Purpose {
+    fn location(self) -> MemoryLocation {
+        match self {
+            Purpose::Device => MemoryLocation::GpuOnly,
+            Purpose::Shared | Purpose::Upload => MemoryLocation::CpuToGpu,
+            Purpose::Readback => MemoryLocation::GpuToCpu,
+        }
+    }
+
+    /// Whether kernels leave it alone.
+    fn is_staging(self) -> bool {
+        matches!(self, Purpose::Upload | Purpose::Readback)
+    }
 }
 
 /// Bytes of buffers.
@@ -72,6 +101,7 @@ struct BufferInner {
     raw: vk::Buffer,
     name: String,
     size_bytes: u64,
+    purpose: Purpose,
     address: Option<u64>,
     gate: Option<HostGate>,
     allocation: Allocation,
@@ -83,7 +113,20 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::OutOfMemory`]; [`GpuError::LimitExceeded`] when no buffer of this device can be so large.
     pub fn create_buffer(&self, desc: &BufferDesc<'_>) -> GpuResult<Buffer> {
-        Buffer::create(&self.shared, desc.name, desc.size_bytes, MemoryLocation::GpuOnly)
+        Buffer::create(&self.shared, desc.name, desc.size_bytes, Purpose::Device)
+    }
+
+    /// Allocates a buffer for kernels that the host reaches too, where the device has
+    /// [unified memory](super::Caps::unified_memory); elsewhere one as [`Gpu::create_buffer`] gives.
+    ///
+    /// # Errors
+    /// As for [`Gpu::create_buffer`].
+    pub fn create_shared_buffer(&self, desc: &BufferDesc<'_>) -> GpuResult<Buffer> {
+        let purpose = match self.caps().unified_memory {
+            UnifiedMemory::None => Purpose::Device,
+            UnifiedMemory::Written | UnifiedMemory::WrittenAndRead => Purpose::Shared,
+        };
+        Buffer::create(&self.shared, desc.name, desc.size_bytes, purpose)
     }
 }
 
@@ -127,9 +170,9 @@ impl Buffer {
         shared: &Arc<Shared>,
         name: &str,
         size_bytes: u64,
-        location: MemoryLocation,
+        purpose: Purpose,
     ) -> GpuResult<Buffer> {
-        BufferInner::create(shared, name, size_bytes, location)
+        BufferInner::create(shared, name, size_bytes, purpose)
     }
 
     pub(super) fn is_of(&self, shared: &Arc<Shared>) -> bool {
@@ -158,15 +201,10 @@ impl fmt::Debug for Buffer {
 }
 
 impl BufferInner {
-    fn create(
-        shared: &Arc<Shared>,
-        name: &str,
-        size_bytes: u64,
-        location: MemoryLocation,
-    ) -> GpuResult<Buffer> {
+    fn create(shared: &Arc<Shared>, name: &str, size_bytes: u64, purpose: Purpose) -> GpuResult<Buffer> {
         shared.check_alive()?;
         check_size(shared, name, size_bytes)?;
-        let on_host = location != MemoryLocation::GpuOnly;
+        let on_host = purpose.is_staging();
         let out_of_memory = || GpuError::OutOfMemory {
             name: name.to_owned(),
             requested_bytes: size_bytes,
@@ -176,7 +214,7 @@ impl BufferInner {
             vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => out_of_memory(),
             _ => shared.error("vkCreateBuffer", result),
         })?;
-        let allocation = allocate(shared, name, raw, location).inspect_err(|_| {
+        let allocation = allocate(shared, name, raw, purpose.location()).inspect_err(|_| {
             // SAFETY: the buffer was just made and nothing uses it.
             unsafe { shared.raw.destroy_buffer(raw, None) };
         });
@@ -192,8 +230,9 @@ impl BufferInner {
             raw,
             name: name.to_owned(),
             size_bytes,
+            purpose,
             address: None,
-            gate: on_host.then(HostGate::default),
+            gate: (purpose != Purpose::Device).then(HostGate::default),
             allocation,
         };
         inner.bind()?;
@@ -226,7 +265,7 @@ impl Drop for BufferInner {
         {
             log::error!("freeing the memory of `{}`: {error}", self.name);
         }
-        lock(&self.shared.memory_use).remove(self.size_bytes, self.gate.is_some());
+        lock(&self.shared.memory_use).remove(self.size_bytes, self.purpose.is_staging());
         uncount(&self.shared.counters.buffers, 1);
     }
 }

@@ -18,6 +18,7 @@ mod features;
 mod hooks;
 mod instance;
 mod loader;
+mod mapping;
 mod memory;
 mod options;
 mod pipeline;
@@ -29,7 +30,7 @@ mod validation;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use caps::{Caps, CapsOverride, DeviceClass, DotProduct, Limits, TimestampCaps};
+pub use caps::{Caps, CapsOverride, DeviceClass, DotProduct, Limits, TimestampCaps, UnifiedMemory};
 pub use commands::{CopyRegion, DispatchDesc, Recorder, RecorderDesc, Recording, Scope};
 pub use descriptors::BufferBinding;
 pub use device::{Counters, DeviceInfo, Gpu};

@@ -9,7 +9,7 @@ use super::commands::{Recording, RecordingInner};
 use super::device::{Gpu, count};
 use super::error::{GpuError, GpuResult};
 use super::lock;
-use super::staging::HostGate;
+use super::mapping::HostGate;
 
 /// How long a dropped submission waits before it says that it still does.
 const DROP_PATIENCE: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ impl Gpu {
     /// Submits a recording. Threads may do so at the same time; submissions execute in order.
     ///
     /// # Errors
-    /// When the recording is already pending, the host is in one of its staging buffers, or the device is lost.
+    /// When the recording is already pending, the host is in one of its mapped buffers, or the device is lost.
     pub fn submit(&self, recording: &Recording) -> GpuResult<Submission> {
         let shared = &self.shared;
         shared.check_alive()?;
@@ -57,7 +57,7 @@ impl RecordingInner {
         self.buffers.values().filter_map(|buffer| buffer.gate())
     }
 
-    /// Marks the recording pending and shuts the host out of its staging buffers.
+    /// Marks the recording pending and shuts the host out of its mapped buffers.
     fn enter(&self) -> GpuResult<()> {
         if self.pending.swap(true, Ordering::AcqRel) {
             return Err(GpuError::invalid(&self.name, "it is pending: wait for its submission first"));
@@ -67,7 +67,7 @@ impl RecordingInner {
             if !gate.enter_device() {
                 entered.into_iter().for_each(HostGate::leave_device);
                 self.pending.store(false, Ordering::Release);
-                return Err(GpuError::invalid(&self.name, "the host is in one of its staging buffers"));
+                return Err(GpuError::invalid(&self.name, "the host is in one of its mapped buffers"));
             }
             entered.push(gate);
         }

@@ -202,6 +202,12 @@ impl<'p> Lowering<'p> {
         })
     }
 
+    /// Whether `tensor` lies in a packed constant.
+    pub fn is_constant(&self, tensor: &Tensor) -> bool {
+        let storage = self.storages.get(tensor.storage.0 as usize);
+        storage.is_some_and(|storage| matches!(storage.kind, StorageKind::Constant(_)))
+    }
+
     /// A new contiguous tensor with memory of its own in the arena.
     ///
     /// # Errors

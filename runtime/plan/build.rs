@@ -370,7 +370,8 @@ impl<'a> Planner<'a> {
             Resolved::Scalar(scalar) => PlannedOutput::Host(scalar.into()),
             Resolved::Tensor(Operand::Constant(constant)) => PlannedOutput::Constant(constant),
             Resolved::Tensor(Operand::Live(tensor)) => {
-                let tensor = if self.is_overwritten(&tensor) {
+                // The host reads outputs where they lie, which cannot be memory that other delegates use meanwhile.
+                let tensor = if self.is_overwritten(&tensor) || self.cx.is_constant(&tensor) {
                     self.cx.duplicate(&tensor)?
                 } else {
                     self.cx.contiguous(&tensor)?

@@ -21,6 +21,8 @@ pub use nodes::{concrete_sizes, scalar_of_type};
 pub use submissions::submissions;
 pub use verify::verify;
 
+use barriers::{AbsoluteRange, accesses};
+
 use crate::{
     base::Value,
     ir::{ConstantId, TensorRef},
@@ -118,5 +120,18 @@ impl Plan {
         let outputs = self.outputs.iter().chain(self.mutated_inputs.iter().map(|(_, output)| output));
         outputs
             .filter_map(|output| if let PlannedOutput::Tensor(tensor) = output { Some(tensor) } else { None })
+    }
+
+    /// Positions of the user inputs whose memory a dispatch writes: as their own, or because they are dead by then.
+    pub fn overwritten_inputs(&self) -> Vec<usize> {
+        let accesses =
+            self.dispatches.iter().flat_map(|dispatch| accesses(dispatch, &self.storages, &self.places));
+        let written: Vec<AbsoluteRange> =
+            accesses.filter_map(|(range, writes)| writes.then_some(range)).collect();
+        let is_overwritten = |input: &&PlannedInput| {
+            let range = AbsoluteRange::of(&input.tensor.region(), &self.storages, &self.places);
+            range.is_some_and(|range| written.iter().any(|other| other.overlaps(&range)))
+        };
+        self.inputs.iter().filter(is_overwritten).map(|input| input.index).collect()
     }
 }

@@ -112,9 +112,13 @@ fn verify_contents(plan: &Plan) -> Result<()> {
     }
     let outputs = plan.outputs.iter().chain(plan.mutated_inputs.iter().map(|(_, output)| output));
     for output in outputs {
-        if let PlannedOutput::Tensor(tensor) = output {
-            verify_read(plan, &owners, plan.dispatches.len(), &tensor.region())?;
+        let PlannedOutput::Tensor(tensor) = output else { continue };
+        let end = plan.dispatches.len();
+        let storage = plan.storages.get(tensor.storage.0 as usize);
+        if storage.is_none_or(|storage| !matches!(storage.kind, StorageKind::Arena | StorageKind::State(_))) {
+            return Err(fault(plan, end, "an output lies in memory that is not this run's"));
         }
+        verify_read(plan, &owners, end, &tensor.region())?;
     }
     Ok(())
 }

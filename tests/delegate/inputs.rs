@@ -17,7 +17,7 @@ output %index
 #[test]
 fn wrong_inputs_are_named_and_leave_the_session_usable() {
     let method = program(TEXT);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut session = build(context, &method);
         let good = [floats(&[2, 3], 0), ints(&[4, -5])];
         let cases: &[(&[Value], &[&str])] = &[
@@ -62,7 +62,7 @@ input %b: float32[2*s0]
 output %s
 ";
     let method = dynamic_program(text, &[("s0", 2, 8)]);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut session = build(context, &method);
         let error = session.run(&[floats(&[3, 4], 0), floats(&[8], 0)]).unwrap_err();
         assert!(error.to_string().contains("`b`"), "{error}");

@@ -21,3 +21,4 @@ mod sharing;
 mod start;
 mod state;
 mod support;
+mod transfers;

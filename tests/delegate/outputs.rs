@@ -40,7 +40,7 @@ output 2.5
 output none
 ";
     let method = program(text);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut session = build(context, &method);
         let x = HostTensor::from_f32(&[2, 3], &[1., 2., 3., 4., 5., 6.]).unwrap();
         let half = HostTensor::from_f64s(DType::F16, vec![3], &[0.5, -2.0, f64::INFINITY]).unwrap();
@@ -86,7 +86,7 @@ output none
 
 #[test]
 fn a_program_may_do_nothing() {
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut nothing = build(context, &program("graph nothing\n"));
         assert_eq!(nothing.run(&[]).unwrap(), (vec![], vec![]));
         let mut swallows = build(context, &program("graph swallows\ninput %x: float32[4]\n"));

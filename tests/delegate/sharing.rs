@@ -49,7 +49,7 @@ fn sessions_of_one_program_share_constants_and_not_states() {
 #[test]
 fn the_report_says_what_the_device_holds() {
     let method = classifier("reported", 64);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut session = build(context, &method);
         run(&mut session, &[floats(&[5, 64], 0)]);
         let (report, held) = (session.memory_report(), context.gpu().memory_use());

@@ -69,7 +69,7 @@ fn cache_inputs(position: i64, seed: usize) -> [Value; 2] {
 #[test]
 fn state_persists_resets_and_is_a_sessions_own() {
     let method = program(CACHE);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let (mut one, mut two) = (Twin::new(context, &method), Twin::new(context, &method));
         let initial = one.session.state("cache").unwrap();
         for position in 0..4 {
@@ -93,7 +93,7 @@ fn state_persists_resets_and_is_a_sessions_own() {
 #[test]
 fn a_refused_call_changes_no_state() {
     let method = program(CACHE);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut twin = Twin::new(context, &method);
         twin.run(&cache_inputs(1, 4));
         let before = twin.session.state("cache").unwrap();
@@ -111,7 +111,7 @@ fn a_refused_call_changes_no_state() {
 #[test]
 fn a_write_past_the_capacity_names_the_node_and_poisons_the_state() {
     let method = program(CACHE);
-    on_each_access(|context| {
+    on_each_route(|context| {
         for position in [4, -5, i64::from(i32::MAX)] {
             let mut twin = Twin::new(context, &method);
             twin.run(&cache_inputs(1, 4));
@@ -143,12 +143,12 @@ fn a_write_past_the_capacity_names_the_node_and_poisons_the_state() {
 #[test]
 fn a_slice_is_written_up_to_the_last_position_and_not_past_it() {
     let method = dynamic_program(SLICED, &[("s0", 0, 10)]);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let error = try_build(context, &method).map(|_| ()).unwrap_err();
         assert_eq!(error.node(), Some("new"), "a range that leaves the cache is refused: {error}");
     });
     let method = dynamic_program(SLICED, &[("s0", 0, 3)]);
-    on_each_access(|context| {
+    on_each_route(|context| {
         let mut twin = Twin::new(context, &method);
         let inputs = |position| [floats(&[1, 3], 2), Value::Int(position)];
         for position in 0..4 {
@@ -201,7 +201,7 @@ pub fn writers() -> [(&'static str, String, &'static [bool]); 7] {
 
 #[test]
 fn states_are_written_in_place_only_where_nobody_needs_the_old_value() {
-    on_each_access(|context| {
+    on_each_route(|context| {
         for (name, text, in_place) in writers() {
             let mut twin = Twin::new(context, &program(&format!("graph {name}\n{text}")));
             let plan = twin.session.plan().unwrap();
@@ -217,7 +217,7 @@ fn states_are_written_in_place_only_where_nobody_needs_the_old_value() {
 /// All values here are exact in half precision, whether a node is pinned or not.
 #[test]
 fn states_in_half_precision_keep_their_values() {
-    on_each_access(|context| {
+    on_each_route(|context| {
         for pinned in [None, Some("n"), Some("nb")] {
             for (name, text, _) in writers() {
                 let options = BuildOptions {

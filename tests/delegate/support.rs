@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use vkdelegate::{
     base::{DType, HostTensor, Range, Result, Value},
     delegate::{BuildHooks, BuildOptions, Context, Session},
-    gpu::{CapsOverride, Gpu, GpuOptions, Hooks, ValidationLog},
+    gpu::{CapsOverride, Gpu, GpuOptions, Hooks, UnifiedMemory, ValidationLog},
     ir::{Method, parse_graph, verify},
     shader::Access,
 };
@@ -65,21 +65,43 @@ pub fn on_each_access_with(options: impl Fn() -> GpuOptions, test: impl Fn(&Arc<
     }
 }
 
-/// Runs `test` on devices whose faults it can inject.
+/// Runs `test` on devices whose faults it can inject, with the host's bytes staged, and in place where that can be.
 pub fn on_each_access_with_hooks(test: impl Fn(&Arc<Context>, &Hooks)) {
-    let hooks = Hooks::default();
-    on_each_access_with(
-        || {
-            hooks.fail_allocation(0);
-            GpuOptions { hooks: hooks.clone(), ..validated() }
-        },
-        |context| test(context, &hooks),
-    );
+    for most in [UnifiedMemory::None, UnifiedMemory::WrittenAndRead] {
+        let overrides = CapsOverride { unified_memory: Some(most), ..CapsOverride::default() };
+        let hooks = Hooks::default();
+        on_each_access_with(
+            || {
+                hooks.fail_allocation(0);
+                GpuOptions { hooks: hooks.clone(), overrides: overrides.clone(), ..validated() }
+            },
+            |context| test(context, &hooks),
+        );
+    }
+}
+
+/// Buffers that a run needs, beside the constants and states: an arena, the status words, and staging for what the host
+/// does not reach.
+pub fn buffers_of_a_run(context: &Context) -> u64 {
+    match context.gpu().caps().unified_memory {
+        UnifiedMemory::None => 4,
+        UnifiedMemory::Written => 3,
+        UnifiedMemory::WrittenAndRead => 2,
+    }
 }
 
 /// Runs `test` on devices weaker than they are.
 pub fn on_each_access_limited(overrides: CapsOverride, test: impl Fn(&Arc<Context>)) {
     on_each_access_with(|| GpuOptions { overrides: overrides.clone(), ..validated() }, test);
+}
+
+/// Runs `test` once for each access, and each way in which the host can reach the device's memory there.
+pub fn on_each_route(test: impl Fn(&Arc<Context>)) {
+    use UnifiedMemory::{None, Written, WrittenAndRead};
+    for most in [None, Written, WrittenAndRead] {
+        let overrides = CapsOverride { unified_memory: Some(most), ..CapsOverride::default() };
+        on_each_access_limited(overrides, &test);
+    }
 }
 
 /// A program without symbols.

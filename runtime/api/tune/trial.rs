@@ -266,7 +266,7 @@ fn run_us(session: &mut Session, inputs: &[Value], node: &str) -> Result<f64> {
         return Ok(ns / 1e3);
     }
     let started = Instant::now();
-    session.repeat()?;
+    session.repeat(inputs)?;
     Ok(started.elapsed().as_secs_f64() * 1e6)
 }
 

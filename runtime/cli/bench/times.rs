@@ -52,7 +52,7 @@ impl RunTimes {
     pub fn measure(delegate: &mut Delegate, subject: &Subject, args: &Args) -> Result<RunTimes> {
         let mut run = || -> vkdelegate::Result<()> {
             if subject.work.is_some() {
-                delegate.session_mut().repeat()
+                delegate.session_mut().repeat(&subject.inputs)
             } else {
                 delegate.run(&subject.inputs).map(drop)
             }
