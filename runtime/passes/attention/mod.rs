@@ -7,6 +7,9 @@
 //! | scores `+ mask` | its `attn_mask` |
 //! | scores where a mask of bools is not set, else a number | its `attn_mask` and `fill` |
 //! | a softmax that gives zeros where all scores are -inf | without `dead_is_nan` |
+//! | keys and values of which each head is repeated for several of the queries | `enable_gqa=True`, of what is repeated |
+//!
+//! So does `scaled_dot_product_attention` read keys and values before they are repeated.
 //!
 //! Views, copies and expands that exporters put between are looked through: the node reads queries, keys and values
 //! where they lie. A softmax whose result goes into a product but which stays on its own gets a reason. Scores and
@@ -15,6 +18,7 @@
 
 mod operand;
 mod scores;
+mod shared;
 mod weights;
 
 use std::collections::{HashMap, HashSet};
@@ -26,6 +30,7 @@ use crate::{
 };
 use operand::Operand;
 use scores::Scores;
+use shared::{Shared, shared_pair, swapped_by};
 use weights::Weights;
 
 /// What the fused kernels take: elements of a row.
@@ -38,12 +43,18 @@ const WIDTHS: std::ops::RangeInclusive<i64> = 4..=128;
 pub(super) fn run(graph: &mut Graph, pinned: &HashSet<String>) -> Result<(Vec<Fusion>, Vec<Unfused>)> {
     let (mut fusions, mut unfused) = (Vec::new(), Vec::new());
     let is_softmax = |node: &Node| matches!(node.op.base(), "softmax" | "_softmax" | "_safe_softmax");
-    let softmaxes: Vec<NodeId> =
-        graph.nodes().filter(|(_, node)| is_softmax(node)).map(|(id, _)| id).collect();
+    let is_whole = |node: &Node| node.op == "aten.scaled_dot_product_attention.default";
+    let nodes_that = |picks: fn(&Node) -> bool| -> Vec<NodeId> {
+        graph.nodes().filter(|(_, node)| picks(node)).map(|(id, _)| id).collect()
+    };
+    let (softmaxes, wholes) = (nodes_that(is_softmax), nodes_that(is_whole));
     // The node stands where its last product stood: what it reads must not have changed by then.
     let writes = graph.nodes().any(|(_, node)| matches!(effect_of(node), Effect::Write | Effect::Opaque));
-    if softmaxes.is_empty() || writes {
+    if writes || softmaxes.is_empty() && wholes.is_empty() {
         return Ok((fusions, unfused));
+    }
+    for whole in wholes {
+        fusions.extend(shared::group(graph, whole, pinned)?);
     }
     for softmax in softmaxes {
         let view = View::of(graph)?;
@@ -170,6 +181,8 @@ struct Attention {
     query: ValueId,
     key: Operand,
     value: ValueId,
+    /// Keys and values before their heads are repeated.
+    shared: Option<[Shared; 2]>,
     scores: Scores,
     scale: f64,
     dead_is_nan: bool,
@@ -223,11 +236,15 @@ impl Attention {
         let ty =
             TensorType { dtype, sizes: [&sizes[..sizes.len() - 1], std::slice::from_ref(width)].concat() };
         let last = weights.last(view, &ty)?;
+        let shared = shared_pair(view, [query.value, key.value, value.value], pinned);
+        let nodes =
+            shared.iter().flatten().flat_map(|shared| &shared.nodes).rev().cloned().chain(nodes).collect();
         Ok(Attention {
             query: query.value,
             scale: query.scale * key.scale * scores.scale,
             key,
             value: value.value,
+            shared,
             dead_is_nan: weights.dead_is_nan,
             product: weights.product,
             view: last,
@@ -242,28 +259,31 @@ impl Attention {
         let name = graph.node(last)?.name.clone();
         let rank = self.ty.sizes.len();
         let mut patch = Patch::new(graph);
-        let key = if self.key.is_transposed {
-            let sizes = graph.value(self.key.value)?.ty.as_tensor().map_or(&[][..], |ty| ty.sizes.as_slice());
-            let mut sizes = sizes.to_vec();
-            let rank = sizes.len();
-            sizes.swap(rank - 2, rank - 1);
-            let args =
-                vec![("self", Arg::Value(self.key.value)), ("dim0", Arg::Int(-2)), ("dim1", Arg::Int(-1))];
-            let ty = Type::Tensor(TensorType { dtype: self.ty.dtype, sizes });
-            patch.node(&format!("{name}_key"), "aten.transpose.int", args, ty)
-        } else {
-            self.key.value
+        let view = View::of(graph)?;
+        let whole = |value: ValueId| (value, view.sizes(value).to_vec());
+        let (mut key, value) = match &self.shared {
+            Some([key, value]) => (
+                key.heads(&view, &mut patch, &format!("{name}_key_heads")),
+                value.heads(&view, &mut patch, &format!("{name}_value_heads")),
+            ),
+            None => (whole(self.key.value), whole(self.value)),
         };
+        if self.key.is_transposed {
+            key = swapped_by(&mut patch, &format!("{name}_key"), key, 2, self.ty.dtype);
+        }
         let mut args = vec![
             ("query", Arg::Value(self.query)),
-            ("key", Arg::Value(key)),
-            ("value", Arg::Value(self.value)),
+            ("key", Arg::Value(key.0)),
+            ("value", Arg::Value(value.0)),
             ("scale", Arg::Float(self.scale)),
         ];
         args.extend(self.scores.mask.map(|mask| ("attn_mask", Arg::Value(mask))));
         args.extend(self.scores.fill.map(|fill| ("fill", Arg::Float(fill))));
         if self.dead_is_nan {
             args.push(("dead_is_nan", Arg::Bool(true)));
+        }
+        if self.shared.is_some() {
+            args.push(("enable_gqa", Arg::Bool(true)));
         }
         let result = graph.node(last)?.outputs.first().copied();
         let is_whole = match result {

@@ -1,6 +1,6 @@
 //! Queries, keys and values: where they lie before they are scaled, copied and viewed for a product.
 
-use super::{Reason, View, last_two};
+use super::{Reason, View};
 use crate::{
     base::SymExpr,
     ir::{Arg, IntArg, Node, ValueId},
@@ -32,7 +32,7 @@ impl Operand {
             let Some(node) = view.maker(operand.value) else { break };
             if let Some((from, factor)) = view.scaled(node) {
                 (operand.value, operand.scale) = (from, operand.scale * factor);
-            } else if let Some(from) = swapped(view, node) {
+            } else if let Some(from) = swapped(view, node, 2) {
                 (operand.value, operand.is_transposed) = (from, !operand.is_transposed);
             } else if let Some(from) = view.looked_through(node) {
                 operand.value = from;
@@ -49,26 +49,26 @@ impl Operand {
     }
 }
 
-/// What `node` swaps the last two dims of, and nothing else.
-fn swapped(view: &View<'_>, node: &Node) -> Option<ValueId> {
+/// What `node` swaps two neighbouring dims of, and nothing else; `from_last` counts from the first of them to the end.
+pub fn swapped(view: &View<'_>, node: &Node, from_last: usize) -> Option<ValueId> {
     let from = node.value_arg("self")?;
     let rank = view.sizes(from).len();
-    last_two(view.sizes(from))?;
+    let first = rank.checked_sub(from_last)?;
     let place = |dim: i64| usize::try_from(if dim < 0 { dim + rank as i64 } else { dim }).ok();
     let int = |name: &str| match node.arg(name) {
         Some(Arg::Int(dim)) => place(*dim),
         _ => None,
     };
     let swaps = match (node.op.base(), node.arg("dims")) {
-        ("mT", _) => true,
+        ("mT", _) => from_last == 2,
         ("transpose", _) => {
             let mut dims = [int("dim0")?, int("dim1")?];
             dims.sort_unstable();
-            dims == [rank - 2, rank - 1]
+            dims == [first, first + 1]
         }
         ("permute", Some(Arg::Ints(dims))) => {
             let mut wanted: Vec<usize> = (0..rank).collect();
-            wanted.swap(rank - 2, rank - 1);
+            wanted.swap(first, first + 1);
             let dim = |dim: &IntArg| match dim {
                 IntArg::Const(dim) => place(*dim),
                 IntArg::Value(_) => None,
