@@ -207,8 +207,7 @@ fn submissions_of_any_size_give_the_same_bits() {
     let _turn = device::turn();
     let context = device::context();
     let gpu = Gpu::from_context(Arc::clone(&context));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mini_bert.pt2");
-    let subject = Subject::new("mini_bert", Program::open(path).unwrap(), Precision::F32);
+    let subject = Subject::new("mini_bert", fixture("mini_bert"), Precision::F32);
     let run = |ops: Option<u64>| {
         let builder = Delegate::builder(&gpu);
         let builder = ops.map_or(builder.clone(), |ops| builder.submission_ops(ops));
@@ -356,6 +355,35 @@ fn a_wrong_candidate_is_named_and_never_runs_again() {
     let warnings = delegate.report().warnings.join("\n");
     assert!(expected.iter().all(|name| warnings.contains(name.as_str())), "{warnings}");
     assert_eq!(tuned(&delegate), [true]);
+}
+
+fn fixture(name: &str) -> Program {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    Program::open(folder.join(name).with_extension("pt2")).unwrap()
+}
+
+/// Activations in packed words come with their sums, and go with the scales and sums of a weight.
+#[test]
+fn products_of_quantised_activations_are_held_to_the_host() {
+    let _turn = device::turn();
+    let gpu = Gpu::open(GpuOptions::default()).unwrap();
+    for name in ["act_affine", "act_per_token_groups", "act_static_codes", "act_int_mm_unsigned"] {
+        let patient = TuneOptions { budget: Duration::from_secs(3600), ..TuneOptions::default() };
+        let report = tune(&gpu, &fixture(name), &patient, |_, _, _| ()).unwrap();
+        assert_eq!(report.faults().collect::<Vec<_>>(), [], "{name}");
+        let dots = report.choices.iter().filter(|choice| choice.choice.starts_with("linear_dot"));
+        assert!(dots.clone().next().is_some() && dots.clone().all(|dot| dot.checked_on_host), "{name}");
+    }
+}
+
+#[test]
+fn a_kernel_that_is_as_wrong_in_every_shape_is_found() {
+    let _turn = device::turn();
+    let gpu = Gpu::open(GpuOptions::default()).unwrap();
+    gpu.context().break_kernel("linear_dot");
+    let report = tune(&gpu, &fixture("act_affine"), &TuneOptions::default(), |_, _, _| ()).unwrap();
+    let dot = report.choices.iter().find(|choice| choice.choice.starts_with("linear_dot")).unwrap();
+    assert!(dot.picked.is_none() && dot.tried.iter().all(|tried| tried.fault.is_some()), "{dot:?}");
 }
 
 #[test]

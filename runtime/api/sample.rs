@@ -31,6 +31,14 @@ impl Numbers {
         HostTensor::from_i64s(dtype, sizes.to_vec(), &values)
     }
 
+    /// All codes of int8 or uint8.
+    pub(super) fn codes(&mut self, dtype: DType, sizes: &[usize]) -> Result<HostTensor> {
+        let least = if dtype == DType::I8 { -128 } else { 0 };
+        let values: Vec<i64> =
+            (0..shape::numel(sizes)?).map(|_| i64::from(self.next() & 0xff) + least).collect();
+        HostTensor::from_i64s(dtype, sizes.to_vec(), &values)
+    }
+
     /// Floats between `-scale` and `scale`.
     fn scaled(&mut self, dtype: DType, sizes: &[usize], scale: f64) -> Result<HostTensor> {
         let values: Vec<f64> =

@@ -9,7 +9,7 @@ use crate::{
         Arg, Constant, Graph, InputKind, IntArg, Method, Node, OutputKind, OutputSource, TensorType, Type,
         ValueId,
     },
-    ops::{Meta, Precision, Resolved},
+    ops::{self, Args, Meta, Op, Precision, Resolved},
 };
 
 /// A tensor that a node reads: run-time data, or a constant of the program.
@@ -33,6 +33,46 @@ impl Operand {
             Operand::Constant(constant) => Meta::new(constant.dtype(), constant.sizes()),
         }
     }
+}
+
+/// A node with the values of its operands.
+pub(super) struct Alone {
+    operands: HashMap<ValueId, Resolved<Operand>>,
+    op: &'static dyn Op,
+    args: Args<Operand>,
+    outs: Vec<Meta>,
+}
+
+impl Alone {
+    /// # Errors
+    /// An op that is not supported, or does not take such operands; an operand that is missing.
+    pub(super) fn new(node: &Node, operands: HashMap<ValueId, Resolved<Operand>>) -> Result<Alone> {
+        let args = ops::resolve(node, |value| find(&operands, value))?;
+        let metas = args.try_map(|operand| Ok(operand.meta()))?;
+        let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported("the op is not supported"))?;
+        let outs = op.infer(&metas)?;
+        Ok(Alone { operands, op, args, outs })
+    }
+
+    /// The results, as the host computes them.
+    ///
+    /// # Errors
+    /// What the op cannot compute.
+    pub(super) fn eval(&self) -> Result<Vec<HostTensor>> {
+        self.op.eval(&self.args.try_map(Operand::to_tensor)?, &self.outs)
+    }
+
+    /// As [`program`], for `node` of `graph`, which this is.
+    ///
+    /// # Errors
+    /// A node that breaks the rules of the IR.
+    pub(super) fn program(&self, graph: &Graph, node: &Node) -> Result<(Method, Vec<Value>)> {
+        program(graph, node, &self.outs, |value| find(&self.operands, value))
+    }
+}
+
+fn find(operands: &HashMap<ValueId, Resolved<Operand>>, value: ValueId) -> Result<Resolved<Operand>> {
+    operands.get(&value).cloned().ok_or_else(|| Error::internal("an operand has no value"))
 }
 
 /// `node` of `graph` alone, with outputs of `outs`, and the values of its inputs. `lookup` gives its operands.

@@ -5,6 +5,7 @@
 //! shapes of its kernel, and what the op's `eval` gives on the host. One that does not is struck out: the device never
 //! runs it again. The rest are timed in turn, and the fastest is kept. Never knows Vulkan, nor how an op computes.
 
+mod inputs;
 mod trial;
 
 use std::{
@@ -99,7 +100,7 @@ pub struct TunedChoice {
 pub struct TriedCandidate {
     /// Its name: kernel and work-group shape.
     pub candidate: String,
-    /// The shortest time of a run on the device; `None` for a wrong one.
+    /// The shortest time of a run on the device; `None` for a wrong one, and where time or memory did not suffice.
     pub best_us: Option<f64>,
     /// What was wrong with its results.
     pub fault: Option<String>,
@@ -178,10 +179,12 @@ pub(super) fn tune_method(
     Ok(report)
 }
 
-/// Adds what `choice` tells: the fastest to the tuned ones, and to both what is wrong where another is right.
+/// Adds what `choice` tells: the fastest to the tuned ones if any was timed, and to both what is wrong where another is right.
 fn learn(choice: &TunedChoice, family: &str, [tuned, found]: [&mut Choices; 2]) {
     let Some(picked) = &choice.picked else { return };
-    tuned.set(&choice.choice, picked);
+    if choice.tried.iter().any(|tried| tried.best_us.is_some()) {
+        tuned.set(&choice.choice, picked);
+    }
     for tried in choice.tried.iter().filter(|tried| tried.fault.is_some()) {
         tuned.strike_out(family, &tried.candidate);
         found.strike_out(family, &tried.candidate);
