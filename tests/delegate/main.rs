@@ -17,6 +17,7 @@ mod order;
 mod outputs;
 mod plans;
 mod quantised;
+mod replay;
 mod sharing;
 mod start;
 mod state;
