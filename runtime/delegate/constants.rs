@@ -1,4 +1,5 @@
-//! Constants on the device: packed piece by piece through a small staging buffer, shared by all that want the same bytes.
+//! Constants on the device: packed piece by piece, in place or through a small staging buffer, shared by all that want the
+//! same bytes.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,7 +13,7 @@ use crate::{
     ops::{PackKey, Prepack},
 };
 
-/// Bytes that one submission copies at most. Bounds what loading a program of any size takes besides its weights, and
+/// Bytes of one piece, and of what one submission copies at most. Bounds what loading a program of any size takes besides its weights, and
 /// how long the device is busy with one submission: far less than what systems allow before they reset it.
 const BATCH_BYTES: usize = 8 << 20;
 
@@ -63,13 +64,23 @@ impl Context {
         per_submission: Option<usize>,
     ) -> Result<Vec<(PackKey, Arc<PackedConstant>)>> {
         let lens = prepacks.iter().map(|prepack| prepack.len_bytes()).collect::<Result<Vec<_>>>()?;
-        let mut batch = Batch::new(self, lens.iter().fold(0, |sum, &len| sum.saturating_add(aligned(len))))?;
+        // Packings write here and there, which memory that the CPU does not cache is slow at.
+        let in_place = self.gpu().caps().unified_memory == UnifiedMemory::WrittenAndRead;
+        let staged = lens.iter().filter(|_| !in_place);
+        let mut batch = Batch::new(self, staged.fold(0, |sum, &len| sum.saturating_add(aligned(len))))?;
         let mut packed = Vec::with_capacity(prepacks.len());
         for (&prepack, len_bytes) in prepacks.iter().zip(lens) {
-            let name = prepack.name();
-            let buffer =
-                self.gpu().create_buffer(&BufferDesc { name, size_bytes: len_bytes.max(4) as u64 })?;
-            batch.add(&buffer, len_bytes, |offset, out| prepack.write(offset, out))?;
+            let desc = BufferDesc { name: prepack.name(), size_bytes: len_bytes.max(4) as u64 };
+            let write = |offset, out: &mut [u8]| prepack.write(offset, out);
+            let buffer = if in_place {
+                let buffer = self.gpu().create_shared_buffer(&desc)?;
+                fill(&buffer, len_bytes, write)?;
+                buffer
+            } else {
+                let buffer = self.gpu().create_buffer(&desc)?;
+                batch.add(&buffer, len_bytes, write)?;
+                buffer
+            };
             packed.push((prepack.key(), Arc::new(PackedConstant { buffer, len_bytes: len_bytes as u64 })));
             if per_submission.is_some_and(|count| packed.len() % count.max(1) == 0) {
                 batch.submit()?;
@@ -120,6 +131,19 @@ impl Context {
 
 fn aligned(len_bytes: usize) -> usize {
     len_bytes.checked_next_multiple_of(PIECE_ALIGN).unwrap_or(usize::MAX)
+}
+
+/// Writes the first `len_bytes` of a mapped buffer, piece by piece.
+fn fill(
+    buffer: &Buffer,
+    len_bytes: usize,
+    mut write: impl FnMut(usize, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    for offset in (0..len_bytes).step_by(BATCH_BYTES) {
+        let piece = BATCH_BYTES.min(len_bytes - offset);
+        buffer.write_with(offset as u64, piece, |out| write(offset, out))??;
+    }
+    Ok(())
 }
 
 /// Copies to device buffers that go into one submission.

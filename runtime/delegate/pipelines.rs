@@ -1,6 +1,7 @@
 //! Pipelines, made once per device for each distinct kernel, access and set of spec constants.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     num::NonZero,
     sync::{
@@ -93,7 +94,8 @@ impl Context {
         failed.map_or(Ok(()), Err)
     }
 
-    /// For each pipeline that is not there yet, the first dispatch that runs it.
+    /// For each pipeline that is not there yet, the first dispatch that runs it; the longest kernels come first, so that
+    /// short ones fill what time a core has left.
     fn missing<'a>(
         &self,
         dispatches: impl Iterator<Item = &'a Dispatch>,
@@ -101,7 +103,11 @@ impl Context {
         let made = lock(&self.pipelines);
         let mut seen = HashSet::new();
         let keyed = dispatches.map(|dispatch| (self.pipeline_key(dispatch), dispatch));
-        keyed.filter(|(key, _)| !made.contains_key(key) && seen.insert(key.clone())).collect()
+        let missing = keyed.filter(|(key, _)| !made.contains_key(key) && seen.insert(key.clone()));
+        let mut missing: Vec<_> = missing.collect();
+        let words = |key: &PipelineKey| key.kernel.variant(key.access).map_or(0, |variant| variant.words);
+        missing.sort_by_key(|(key, _)| Reverse(words(key)));
+        missing
     }
 
     fn pipeline_key(&self, dispatch: &Dispatch) -> PipelineKey {

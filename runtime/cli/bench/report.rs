@@ -98,9 +98,10 @@ impl Report<'_> {
         row(
             "wall",
             format!(
-                "{:.3} ms median of {} runs (min {:.3}, p90 {:.3})",
+                "{:.3} ms median of {} runs behind {} to warm up (min {:.3}, p90 {:.3})",
                 times.quantile(0.5),
                 times.wall_ms.len(),
+                args.warm_up,
                 times.quantile(0.0),
                 times.quantile(0.9)
             ),
