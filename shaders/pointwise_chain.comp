@@ -1,11 +1,15 @@
 //! A chain or tree of element-wise functions of floats, into a contiguous result: what comes between stays in registers.
 //!
-//! `steps` holds four words a step: `function | left << 8 | right << 12 | (1 + slot) << 16`, then the numbers a, b and c
-//! as floats. A step is a function of one operand, left, or of two; it is the same as in `unary.comp` and `binary.comp`,
-//! so that each step gives what it would give alone (in 32 bits: only the last result is rounded). Operands are the last
-//! result, the number b, an element of x or z, or one of four slots; the result goes to a slot where the step says so.
+//! A step is `function | left << 8 | right << 12 | (1 + slot) << 16`, with three numbers a, b and c. It is a function of one
+//! operand, left, or of two; the same as in `unary.comp` and `binary.comp`, so that each step gives what it would give
+//! alone (in 32 bits: only the last result is rounded). Operands are the last result, the number b, an element of x, z or
+//! w, or one of four slots; the result goes to a slot where the step says so.
 //!
-//! The spec constants say what occurs in the steps, so that a pipeline has code for that only: a bit for each function,
+//! Up to 16 steps are spec constants (`n_fixed` of them): step `s` is `step_s`, with the place of its numbers among
+//! `number_0` and on in bits 20 to 23. Then a driver sees straight code, and the third operand is w. Longer chains
+//! (`n_fixed` 0) hold four words a step there, and read no w.
+//!
+//! More spec constants say what occurs in the steps, so that a pipeline has code for that only: a bit for each function,
 //! for each kind of operand on the left and on the right, and for each slot.
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
@@ -17,8 +21,41 @@
 //! spec 5 lefts = 0
 //! spec 6 rights = 0
 //! spec 7 slots = 0
+//! spec 8 n_fixed = 0
+//! spec 9 step_0 = 0
+//! spec 10 step_1 = 0
+//! spec 11 step_2 = 0
+//! spec 12 step_3 = 0
+//! spec 13 step_4 = 0
+//! spec 14 step_5 = 0
+//! spec 15 step_6 = 0
+//! spec 16 step_7 = 0
+//! spec 17 step_8 = 0
+//! spec 18 step_9 = 0
+//! spec 19 step_10 = 0
+//! spec 20 step_11 = 0
+//! spec 21 step_12 = 0
+//! spec 22 step_13 = 0
+//! spec 23 step_14 = 0
+//! spec 24 step_15 = 0
+//! spec 25 number_0 = 0
+//! spec 26 number_1 = 0
+//! spec 27 number_2 = 0
+//! spec 28 number_3 = 0
+//! spec 29 number_4 = 0
+//! spec 30 number_5 = 0
+//! spec 31 number_6 = 0
+//! spec 32 number_7 = 0
+//! spec 33 number_8 = 0
+//! spec 34 number_9 = 0
+//! spec 35 number_10 = 0
+//! spec 36 number_11 = 0
+//! spec 37 number_12 = 0
+//! spec 38 number_13 = 0
+//! spec 39 number_14 = 0
+//! spec 40 number_15 = 0
 //! names op = neg abs exp log log1p expm1 sqrt rsqrt reciprocal square sin cos tanh sigmoid erf relu relu6 log_sigmoid gelu_erf gelu_tanh silu hardswish hardsigmoid clamp leaky_relu elu softplus pow_scalar scalar_pow floor ceil round trunc sign log2 affine tan log10 exp2 asin acos atan sinh cosh asinh acosh atanh mish frac hardshrink softshrink threshold nan_to_num round_to add mul div div_trunc div_floor maximum minimum fmax fmin fmod remainder pow atan2 hypot copysign glu prelu root
-//! names source = last number x z slot_0 slot_1 slot_2 slot_3
+//! names source = last number x z slot_0 slot_1 slot_2 slot_3 w
 //! local local_x
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
@@ -26,11 +63,15 @@
 #include "lib/pointwise.glsl"
 #include "lib/unary.glsl"
 
+#extension GL_EXT_control_flow_attributes : require
+
 READS(0, x, T)
 READS(1, z, T)
 READS(2, steps, uint)
+READS(2, w, T)
 WRITES(3, y, T)
-PUSH(BASE(x) BASE(z) BASE(steps) BASE(y) POINTWISE_PARAMS uint n_steps; uint x_strides[4]; uint z_strides[4];)
+PUSH(BASE(x) BASE(z) BASE(w) BASE(y) POINTWISE_PARAMS uint n_steps; uint x_strides[4]; uint z_strides[4]; uint w_strides[4];)
+#define steps_base w_base
 
 #define HAS_BIT(bits, n) (((bits) & (1u << (n))) != 0u)
 #define HAS_FUNCTION(name) HAS_BIT(name < 32u ? functions_0 : (name < 64u ? functions_1 : functions_2), name & 31u)
@@ -46,7 +87,8 @@ PUSH(BASE(x) BASE(z) BASE(steps) BASE(y) POINTWISE_PARAMS uint n_steps; uint x_s
     TAKE(operand, used, from, SOURCE_SLOT_0, slot_0) \
     TAKE(operand, used, from, SOURCE_SLOT_1, slot_1) \
     TAKE(operand, used, from, SOURCE_SLOT_2, slot_2) \
-    TAKE(operand, used, from, SOURCE_SLOT_3, slot_3)
+    TAKE(operand, used, from, SOURCE_SLOT_3, slot_3) \
+    TAKE(operand, used, from, SOURCE_W, w_value)
 
 #define PUT(n, slot) if (HAS_BIT(slots, n) && to == n + 1u) slot = last;
 
@@ -57,38 +99,61 @@ PUSH(BASE(x) BASE(z) BASE(steps) BASE(y) POINTWISE_PARAMS uint n_steps; uint x_s
 #define FOUR_OF(operands, expression) \
     for (int k = 0; k < 4; k++) { operands last[k] = expression; if (quads == 0u) break; }
 
+// Computes the step `head`, whose numbers are a, b and c.
+#define RUN_STEP(head) \
+    uint op = (head) & 255u; \
+    uint to = ((head) >> 16) & 15u; \
+    float alpha = a; \
+    TAKE_OPERAND(left, lefts, (((head) >> 8) & 15u)) \
+    TAKE_OPERAND(right, rights, (((head) >> 12) & 15u)) \
+    switch (op) { \
+        UNARY_FUNCTIONS(UNARY) \
+        BINARY_FUNCTIONS(BINARY) \
+        default: break; \
+    } \
+    PUT(0u, slot_0) \
+    PUT(1u, slot_1) \
+    PUT(2u, slot_2) \
+    PUT(3u, slot_3)
+
 void main() {
     uint i = FIRST_ELEMENT();
     if (i >= n_elems) return;
-    uvec2 at = pointwise_offsets(i, sizes, x_strides, z_strides);
+    uvec3 at = pointwise_offsets(i, sizes, x_strides, z_strides, w_strides);
     vec4 x_value = GATHERF(x, at.x, x_strides[3]);
     vec4 z_value = x_value;
+    vec4 w_value = x_value;
     if (HAS_SOURCE(SOURCE_Z)) z_value = GATHERF(z, at.y, z_strides[3]);
+    if (HAS_SOURCE(SOURCE_W)) w_value = GATHERF(w, at.z, w_strides[3]);
     vec4 slot_0 = x_value;
     vec4 slot_1 = x_value;
     vec4 slot_2 = x_value;
     vec4 slot_3 = x_value;
     // No step may be contracted with the next.
     precise vec4 last = x_value;
-    for (uint s = 0u; s < n_steps; s++) {
-        uvec4 words = LOAD4(steps, 4u * s);
-        uint op = words.x & 255u;
-        uint to = (words.x >> 16) & 15u;
-        float a = uintBitsToFloat(words.y);
-        float b = uintBitsToFloat(words.z);
-        float c = uintBitsToFloat(words.w);
-        float alpha = a;
-        TAKE_OPERAND(left, lefts, ((words.x >> 8) & 15u))
-        TAKE_OPERAND(right, rights, ((words.x >> 12) & 15u))
-        switch (op) {
-            UNARY_FUNCTIONS(UNARY)
-            BINARY_FUNCTIONS(BINARY)
-            default: break;
+    if (n_fixed != 0u) {
+        uint fixed_steps[16] = uint[16](
+            step_0, step_1, step_2, step_3, step_4, step_5, step_6, step_7,
+            step_8, step_9, step_10, step_11, step_12, step_13, step_14, step_15);
+        uint numbers[16] = uint[16](
+            number_0, number_1, number_2, number_3, number_4, number_5, number_6, number_7,
+            number_8, number_9, number_10, number_11, number_12, number_13, number_14, number_15);
+        [[unroll]] for (uint s = 0u; s < n_fixed; s++) {
+            uint head = fixed_steps[s];
+            uint number = (head >> 20) & 15u;
+            float a = uintBitsToFloat(numbers[number]);
+            float b = uintBitsToFloat(numbers[number + 1u]);
+            float c = uintBitsToFloat(numbers[number + 2u]);
+            RUN_STEP(head)
         }
-        PUT(0u, slot_0)
-        PUT(1u, slot_1)
-        PUT(2u, slot_2)
-        PUT(3u, slot_3)
+    } else {
+        for (uint s = 0u; s < n_steps; s++) {
+            uvec4 words = LOAD4(steps, 4u * s);
+            float a = uintBitsToFloat(words.y);
+            float b = uintBitsToFloat(words.z);
+            float c = uintBitsToFloat(words.w);
+            RUN_STEP(words.x)
+        }
     }
     SCATTERF(y, i, last)
 }

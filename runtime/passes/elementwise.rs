@@ -5,9 +5,10 @@
 //!
 //! A node joins where only nodes of the chain read its result, which is no output and has the sizes and dtype of the
 //! chain's. Operands may broadcast. Functions of one tensor, and arithmetic of two tensors or of a tensor and a number,
-//! of one float dtype; a node that is pinned stays on its own. A chain reads as many tensors, and has as many steps
-//! and results that wait, as the kernel takes: what is beyond that begins another one. In float32 every step gives the
-//! bits that it gives alone; in half precision what comes between is not rounded.
+//! of one float dtype; a node that is pinned stays on its own. A chain reads at most three tensors, and has as many steps
+//! and results that wait as the kernel takes; of three tensors 16 steps, which the pipeline then holds. What is beyond
+//! that begins another one. In float32 every step gives the bits that it gives alone; in half precision what comes
+//! between is not rounded.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -2,6 +2,8 @@
 
 PyTorch computes in float32 here, step by step, and only the last result is rounded to half precision.
 """
+import functools
+
 import torch
 
 from .case import Const, Family, rand
@@ -34,6 +36,13 @@ def steps(f):
     call(f, "alpha", "add x z a=0.5; add last x a=-2.0", lambda x, z: x + 0.5 * z - 2 * x, x, z)
     call(f, "numbers", "mul x 3.0; add 1.5 last a=-1.0; div 2.0 last", lambda x: 2 / (1.5 - 3 * x), x)
     call(f, "swiglu", "silu x; mul last z", lambda x, z: F.silu(x) * z, x, z)
+    w = rand(3, seed=2)
+    call(f, "three_inputs", "add x z; mul last w; add last z a=-1.0", lambda x, z, w: (x + z) * w - z, x, z, w)
+    call(f, "third_first", "mul w x -> slot_0; exp z; add slot_0 last; div last w", lambda x, z, w: (w * x + z.exp()) / w, x, z, w + 3)
+    call(f, "sixteen_steps", "; ".join(["add last z", "mul last w"] * 8),
+         lambda x, z, w: functools.reduce(lambda y, _: (y + z) * w, range(8), x), x, z, w)
+    call(f, "seventeen_steps", "; ".join(["add last z"] * 17), lambda x, z: x + 17 * z, x, z)
+    call(f, "numbers_beyond_a_pipeline", "; ".join(f"add last {n}.25" for n in range(9)), lambda x: x + 38.25, x)
     call(f, "twice", "exp x; mul last last", lambda x: x.exp() * x.exp(), x)
     call(f, "slots", "exp x -> slot_0; neg z -> slot_1; mul slot_0 last -> slot_2; add slot_0 last -> slot_3; "
          "add slot_1 slot_2 -> slot_1; mul slot_1 slot_3",
@@ -74,6 +83,11 @@ def shapes(f):
         label = "x".join(map(str, a)) + "_by_" + "x".join(map(str, b))
         call(f, f"shape_{label}", text, function, rand(*a), rand(*b, seed=1))
 
+    for a, b, c in (((4, 8), (8,), (4, 1)), ((3, 5), (3, 1), (5,)), ((2, 1, 4), (3, 1), (1,)), ((2, 3, 4, 5), (3, 1, 5), (4, 1)),
+                    ((2, 1, 2, 1, 2, 1), (1, 2, 1, 2, 1, 2), (2, 1, 1))):
+        label = "_by_".join("x".join(map(str, sizes)) for sizes in (a, b, c))
+        call(f, f"three_{label}", "mul x w; add last z", lambda x, z, w: x * w + z, rand(*a), rand(*b, seed=1), rand(*c, seed=2))
+
 
 def halves(f):
     for dtype in (torch.float16, torch.bfloat16):
@@ -101,7 +115,8 @@ def refused(f):
     x, z = rand(3), rand(3, seed=1)
     for name, inputs, text in (("no_steps", [x], ""), ("no_function", [x], "sum x"), ("no_operand", [x], "add x"),
                                ("no_second_input", [x], "add x z"), ("empty_slot", [x], "neg slot_0"),
-                               ("three_inputs", [x, z, x], "add x z"), ("no_inputs", [], "neg x"),
+                               ("no_third_input", [x, z], "add x w"), ("four_inputs", [x, z, x, z], "add x z"),
+                               ("many_steps_of_three", [x, z, x], "; ".join(["add last w"] * 17)), ("no_inputs", [], "neg x"),
                                ("two_dtypes", [x, z.half()], "add x z"), ("integers", [x.int()], "neg x")):
         head = head_of(f"refused_{name}", "elementwise", [("inputs", inputs), ("steps", text)])
         f._push(head + f',"refused":"{name.replace("_", " ")}"')

@@ -147,10 +147,12 @@ const OF_TWO: &[&str] = &[
     "div.Tensor_mode(rounding_mode=\"floor\", ",
 ];
 
-/// A program that is one chain of `steps` functions, others for each `seed`, over tensors of `sizes` and `[sizes[1]]`.
+/// A program that is one chain of `steps` functions, others for each `seed`, over tensors of `sizes`, `[sizes[1]]`
+/// and `[sizes[0], 1]`.
 fn one_chain(sizes: [usize; 2], steps: usize, seed: usize) -> String {
     let ty = format!("float32[{}, {}]", sizes[0], sizes[1]);
     let mut text = format!("graph g\ninput %x: {ty}\ninput %z: float32[{}]\n", sizes[1]);
+    writeln!(text, "input %w: float32[{}, 1]", sizes[0]).unwrap();
     let mut state = seed as u64 * 2_654_435_761 + 1;
     let mut next = |count: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -164,7 +166,7 @@ fn one_chain(sizes: [usize; 2], steps: usize, seed: usize) -> String {
             continue;
         }
         let earlier = format!("%v{}", step.saturating_sub(1 + next(3)));
-        let other = ["%x", "%z", &last, &earlier][next(4)];
+        let other = ["%x", "%z", "%w", &last, &earlier][next(5)];
         let (left, right) = if next(2) == 0 { (&*last, other) } else { (other, &*last) };
         let call = OF_TWO[next(OF_TWO.len())];
         let other = if call.starts_with("pow") { "exponent" } else { "other" };
@@ -176,10 +178,11 @@ fn one_chain(sizes: [usize; 2], steps: usize, seed: usize) -> String {
 #[test]
 fn every_step_gives_the_bits_that_it_gives_alone() {
     on_each_access(|context| {
-        for seed in 0..12 {
+        for seed in 0..16 {
             let sizes = [[3, 8], [5, 7]][seed % 2];
-            let text = one_chain(sizes, 2 + seed % 9, seed);
-            let inputs = [numbers(&sizes, seed), numbers(&sizes[1..], seed + 3)];
+            let text = one_chain(sizes, 2 + seed % 9 + seed / 12 * 9, seed);
+            let inputs =
+                [numbers(&sizes, seed), numbers(&sizes[1..], seed + 3), numbers(&[sizes[0], 1], seed + 5)];
             let ([fused, alone], [got, want]) = both(context, &text, &inputs);
             assert!(fused < alone, "{fused} dispatches for {alone}:\n{text}");
             assert_eq!(bits(&got), bits(&want), "{text}");

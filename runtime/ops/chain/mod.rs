@@ -4,8 +4,11 @@
 //!
 //! | operand or attribute | |
 //! |---|---|
-//! | `inputs` | one or two tensors of one float dtype; they broadcast |
+//! | `inputs` | one to three tensors of one float dtype; they broadcast |
 //! | `steps` | the functions, in order: see [`Steps`] |
+//!
+//! A chain of at most 16 steps with few numbers is part of its pipeline, so that a driver makes straight code of it; a longer
+//! one is read from a buffer, step by step, and takes two inputs.
 //!
 //! A step gives the bits that its function gives alone, in float32. Only the last result is rounded to the dtype: where
 //! that is half precision, what comes between keeps the 32 bits that it would lose when stored.
@@ -95,8 +98,9 @@ impl Op for Chain {
         let steps = steps(args, inputs.len())?;
         let inputs: Vec<Vec<f64>> =
             inputs.iter().map(|&x| Input::Tensor(x).f64s(dtype, &sizes)).collect::<Result<_>>()?;
-        let (x, z) = (&inputs[0], inputs.last().unwrap_or(&inputs[0]));
-        let values: Vec<f64> = x.iter().zip(z).map(|(&x, &z)| steps.eval(x, z)).collect();
+        let element = |input: usize, at: usize| inputs.get(input).map_or(0.0, |input| input[at]);
+        let values: Vec<f64> =
+            (0..inputs[0].len()).map(|at| steps.eval([0, 1, 2].map(|input| element(input, at)))).collect();
         Ok(vec![HostTensor::from_f64s(dtype, sizes, &values)?])
     }
 
@@ -105,15 +109,17 @@ impl Op for Chain {
         let steps = steps(args, inputs.len())?;
         let live = |cx: &mut Lowering<'_>, input| operands::live_as(cx, input, outs[0].dtype);
         let x = live(cx, inputs[0])?;
-        let z = inputs.get(1).map_or_else(|| Ok(x.clone()), |&input| live(cx, input))?;
+        let mut other =
+            |index: usize| inputs.get(index).map_or_else(|| Ok(x.clone()), |&input| live(cx, input));
+        let (z, w) = (other(1)?, other(2)?);
         let out = cx.output(&outs[0])?;
-        let words = cx.words(&steps.words())?.region();
+        let words = if steps.are_fixed() { None } else { Some(cx.words(&steps.words())?.region()) };
         let axes = kernel::Axes { dtype: float_axis!(pointwise_chain, out.element)? };
         let spec = kernel::Spec { round_mode: cx.round_mode(out.dtype, out.element), ..steps.spec() };
         let label = cx.label();
-        elementwise::launch_quads(cx, &out, [&x, &z], |grid, binding| {
-            let [x, z] = binding.inputs;
-            let operands = kernel::Operands { x, z, steps: words, y: binding.out };
+        elementwise::launch_quads(cx, &out, [&x, &z, &w], |grid, binding| {
+            let [x, z, w] = binding.inputs;
+            let operands = kernel::Operands { x, z, w: words.unwrap_or(w), y: binding.out };
             let params = kernel::Params {
                 n_elems: grid.n_elems,
                 quads: grid.quads,
@@ -121,6 +127,7 @@ impl Op for Chain {
                 n_steps: steps.count() as u32,
                 x_strides: grid.strides[0],
                 z_strides: grid.strides[1],
+                w_strides: grid.strides[2],
             };
             kernel::dispatch(axes, spec, operands, params, binding.groups, label.clone())
         })?;

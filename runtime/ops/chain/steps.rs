@@ -14,8 +14,18 @@ use crate::{
     },
 };
 
-/// Tensors that a chain reads: a kernel binds four buffers, of which the result and the steps take two.
-pub const MAX_INPUTS: usize = 2;
+/// Tensors that a chain reads: a kernel binds four buffers, of which the result is one.
+pub const MAX_INPUTS: usize = 3;
+
+/// Tensors that a chain reads whose steps do not fit the pipeline: they take a buffer too.
+const MAX_INPUTS_BESIDE_STEPS: usize = 2;
+
+/// Steps that a pipeline holds, and their numbers.
+const FIXED_STEPS: usize = 16;
+const FIXED_NUMBERS: usize = 16;
+
+/// Where inputs are.
+const INPUTS: [Source; MAX_INPUTS] = [Source::X, Source::Z, Source::W];
 
 /// Steps of a chain at most, which bounds how long an invocation runs.
 pub const MAX_STEPS: usize = 256;
@@ -26,7 +36,7 @@ const SLOTS: [Source; 4] = [Source::Slot0, Source::Slot1, Source::Slot2, Source:
 /// Steps of a chain, at least one.
 ///
 /// As text they are separated by `; `, each `FUNCTION OPERAND [OPERAND] [a=NUMBER] [b=NUMBER] [c=NUMBER] [-> SLOT]`, as in
-/// `silu x; mul last z -> slot_0; add last 1.0; clamp last a=0.0 b=6.0`. An operand is `x` or `z` (an input), `last` (the
+/// `silu x; mul last z -> slot_0; add last 1.0; clamp last a=0.0 b=6.0`. An operand is `x`, `z` or `w` (an input), `last` (the
 /// result of the step before, and `x` before the first), `slot_0` to `slot_3`, or a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps(Vec<Step>);
@@ -154,7 +164,9 @@ impl Steps {
             steps.push(Step { op: *op, left, right, numbers: call.numbers, slot });
         }
         let fits = !steps.is_empty() && steps.len() <= MAX_STEPS && !registers.inputs.is_empty();
-        fits.then_some((registers.inputs, Steps(steps)))
+        let steps = Steps(steps);
+        let has_place = registers.inputs.len() <= MAX_INPUTS_BESIDE_STEPS || steps.fixed().is_some();
+        (fits && has_place).then_some((registers.inputs, steps))
     }
 
     /// Reads the text form; the chain has `n_inputs`.
@@ -169,6 +181,7 @@ impl Steps {
             for source in [Some(step.left), step.right].into_iter().flatten() {
                 let is_there = match source {
                     Source::Z => n_inputs > 1,
+                    Source::W => n_inputs > 2,
                     Source::Last | Source::Number | Source::X => true,
                     slot => SLOTS.iter().zip(written).any(|(known, written)| *known == slot && written),
                 };
@@ -179,9 +192,13 @@ impl Steps {
             step.slot.into_iter().for_each(|slot| written[slot] = true);
             steps.push(step);
         }
-        match steps.len() {
-            0..=MAX_STEPS => Ok(Steps(steps)),
-            n => Err(format!("holds {n} steps; a kernel takes {MAX_STEPS}")),
+        let steps = Steps(steps);
+        match steps.count() {
+            n if n > MAX_STEPS => Err(format!("holds {n} steps; a kernel takes {MAX_STEPS}")),
+            n if n_inputs > MAX_INPUTS_BESIDE_STEPS && steps.fixed().is_none() => {
+                Err(format!("holds {n} steps of {n_inputs} tensors, more than a pipeline does"))
+            }
+            _ => Ok(steps),
         }
     }
 
@@ -190,21 +207,45 @@ impl Steps {
         self.0.len()
     }
 
-    /// The words that the kernel reads.
+    /// The words that the kernel reads from a buffer.
     pub fn words(&self) -> Vec<u32> {
         let words = |(index, step): (usize, &Step)| {
-            let slot = step.slot.map_or(0, |slot| slot as u32 + 1);
-            let (left, right) = step.encoded(index == 0);
-            let head = step.op as u32 | (left as u32) << 8 | (right as u32) << 12 | slot << 16;
             let [a, b, c] = step.numbers.map(f32::to_bits);
-            [head, a, b, c]
+            [step.head(index == 0), a, b, c]
         };
         self.0.iter().enumerate().flat_map(words).collect()
     }
 
-    /// The spec constants that say what occurs in the steps.
+    /// The steps and their numbers as a pipeline holds them; `None` where they are too many.
+    fn fixed(&self) -> Option<([u32; FIXED_STEPS], [u32; FIXED_NUMBERS])> {
+        let (mut steps, mut numbers) = ([0; FIXED_STEPS], Vec::new());
+        for (index, step) in self.0.iter().enumerate() {
+            let own = step.numbers.map(f32::to_bits);
+            let known = numbers.windows(own.len()).position(|known| known == own);
+            let at = known.unwrap_or_else(|| {
+                // The last numbers may be the first of these.
+                let shared = (0..own.len()).rev().find(|&n| numbers.ends_with(&own[..n])).unwrap_or(0);
+                numbers.extend_from_slice(&own[shared..]);
+                numbers.len() - own.len()
+            });
+            *steps.get_mut(index)? = step.head(index == 0) | (at as u32) << 20;
+        }
+        numbers.resize(numbers.len().max(FIXED_NUMBERS), 0);
+        Some((steps, numbers.try_into().ok()?))
+    }
+
+    /// Whether a pipeline holds the steps, and no buffer.
+    pub fn are_fixed(&self) -> bool {
+        self.fixed().is_some()
+    }
+
+    /// The spec constants: the steps where they fit, and what occurs in them.
     pub fn spec(&self) -> Spec {
         let mut spec = Spec::default();
+        if let Some(fixed) = self.fixed() {
+            spec.n_fixed = self.count() as u32;
+            put_fixed(&mut spec, fixed);
+        }
         for (index, step) in self.0.iter().enumerate() {
             let (op, (left, right)) = (step.op as u32, step.encoded(index == 0));
             let functions = match op / 32 {
@@ -223,7 +264,7 @@ impl Steps {
     }
 
     /// The result for one element of each input, every step rounded to float32.
-    pub fn eval(&self, x: f64, z: f64) -> f64 {
+    pub fn eval(&self, [x, z, w]: [f64; MAX_INPUTS]) -> f64 {
         let (mut last, mut slots) = (x, [0.0; SLOTS.len()]);
         for step in &self.0 {
             let [a, b, c] = step.numbers.map(f64::from);
@@ -232,6 +273,7 @@ impl Steps {
                 Source::Number => b,
                 Source::X => x,
                 Source::Z => z,
+                Source::W => w,
                 Source::Slot0 => slots[0],
                 Source::Slot1 => slots[1],
                 Source::Slot2 => slots[2],
@@ -248,6 +290,46 @@ impl Steps {
         }
         last
     }
+}
+
+/// Puts steps and their numbers into the spec constants that hold them.
+fn put_fixed(spec: &mut Spec, (steps, numbers): ([u32; FIXED_STEPS], [u32; FIXED_NUMBERS])) {
+    [
+        spec.step_0,
+        spec.step_1,
+        spec.step_2,
+        spec.step_3,
+        spec.step_4,
+        spec.step_5,
+        spec.step_6,
+        spec.step_7,
+        spec.step_8,
+        spec.step_9,
+        spec.step_10,
+        spec.step_11,
+        spec.step_12,
+        spec.step_13,
+        spec.step_14,
+        spec.step_15,
+    ] = steps;
+    [
+        spec.number_0,
+        spec.number_1,
+        spec.number_2,
+        spec.number_3,
+        spec.number_4,
+        spec.number_5,
+        spec.number_6,
+        spec.number_7,
+        spec.number_8,
+        spec.number_9,
+        spec.number_10,
+        spec.number_11,
+        spec.number_12,
+        spec.number_13,
+        spec.number_14,
+        spec.number_15,
+    ] = numbers;
 }
 
 /// What holds which value while steps are made.
@@ -271,7 +353,7 @@ impl<V: Copy + Ord> Registers<V> {
         if input == self.inputs.len() {
             self.inputs.push(value);
         }
-        [Source::X, Source::Z].get(input).copied()
+        INPUTS.get(input).copied()
     }
 
     /// The slot that keeps `value`, if one is free.
@@ -283,6 +365,13 @@ impl<V: Copy + Ord> Registers<V> {
 }
 
 impl Step {
+    /// The function, where its operands are and where its result goes, as the kernel takes them.
+    fn head(&self, is_first: bool) -> u32 {
+        let slot = self.slot.map_or(0, |slot| slot as u32 + 1);
+        let (left, right) = self.encoded(is_first);
+        self.op as u32 | (left as u32) << 8 | (right as u32) << 12 | slot << 16
+    }
+
     /// Both operands as the kernel takes them: x is also what came last before the first step.
     fn encoded(&self, is_first: bool) -> (Source, Source) {
         let encode = |source| if is_first && source == Source::X { Source::Last } else { source };
@@ -349,113 +438,4 @@ impl fmt::Display for Steps {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(text: &str) -> Result<Steps, String> {
-        Steps::parse(text, 2)
-    }
-
-    #[test]
-    fn every_function_of_the_kernel_is_one_of_the_single_kernels() {
-        for &op in Op::ALL {
-            assert!(function(op).is_some(), "{}", op.name());
-        }
-        assert!(Op::ALL.len() <= 96, "three words hold a bit for each");
-    }
-
-    #[test]
-    fn text_round_trips() {
-        for text in [
-            "silu x",
-            "add x z a=0.5; mul last 2.5 -> slot_0; pow 2.0 last",
-            "clamp x a=-inf b=6.0; elu last a=1.5 b=1.0 c=0.25 -> slot_3; maximum slot_3 NaN",
-            "exp x -> slot_0; neg last; mul slot_0 last",
-        ] {
-            assert_eq!(parse(text).unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn what_is_no_chain_is_refused() {
-        let fault = |text: &str| parse(text).unwrap_err();
-        for text in
-            ["", "silu", "silu x z", "add x", "sqrts x", "add x z -> slot_4", "add x number", "add x z d=1"]
-        {
-            assert!(fault(text).contains("no step"), "{text}");
-        }
-        assert!(fault("add x slot_0").contains("slot_0"));
-        assert!(Steps::parse("add x z", 1).unwrap_err().contains("reads z"));
-        let long = vec!["neg last"; MAX_STEPS + 1].join("; ");
-        assert!(fault(&long).contains("257 steps"));
-    }
-
-    #[test]
-    fn words_say_where_operands_are() {
-        let steps = parse("add x z; mul last 0.5 -> slot_1").unwrap();
-        let (add, mul) = (Op::Add as u32, Op::Mul as u32);
-        let words = steps.words();
-        assert_eq!(words[..4], [add | 3 << 12, 1f32.to_bits(), 0, 0]);
-        assert_eq!(words[4..], [mul | 1 << 12 | 2 << 16, 1f32.to_bits(), 0.5f32.to_bits(), 0]);
-        let spec = steps.spec();
-        assert_eq!((spec.lefts, spec.rights, spec.slots), (1, 1 << 3 | 1 << 1, 2));
-        let bits =
-            spec.functions_0.count_ones() + spec.functions_1.count_ones() + spec.functions_2.count_ones();
-        assert_eq!(bits, 2);
-    }
-
-    fn call(name: &str, operands: &[u32], result: u32) -> (Call<u32>, u32) {
-        let op = Op::named(name).unwrap();
-        let operands = operands.iter().map(|&value| Term::Value(value)).collect();
-        (Call { op: Some(op), numbers: default_numbers(op), operands }, result)
-    }
-
-    #[test]
-    fn calls_become_steps_with_slots_for_what_is_read_later() {
-        let text = |calls: &[(Call<u32>, u32)]| {
-            Steps::of(calls).map(|(inputs, steps)| format!("{inputs:?} {steps}"))
-        };
-        let chain = [call("add", &[1, 2], 3), call("neg", &[3], 4), call("mul", &[4, 4], 5)];
-        assert_eq!(text(&chain).unwrap(), "[1, 2] add x z; neg last; mul last last");
-        let tree =
-            [call("exp", &[1], 3), call("neg", &[2], 4), call("mul", &[3, 4], 5), call("add", &[3, 5], 6)];
-        assert_eq!(text(&tree).unwrap(), "[1, 2] exp x -> slot_0; neg z; mul slot_0 last; add slot_0 last");
-        let same = [call("exp", &[1], 3), (Call::same(3), 4), call("neg", &[4], 5)];
-        assert_eq!(text(&same).unwrap(), "[1] exp x; neg last");
-        let three_inputs = [call("add", &[1, 2], 3), call("add", &[3, 9], 4)];
-        assert_eq!(text(&three_inputs), None);
-    }
-
-    #[test]
-    fn slots_run_out_and_are_freed() {
-        // Values 10.. each wait for the sum at the end.
-        let waiting = |n: u32| {
-            let mut calls: Vec<_> = (0..n).map(|i| call("exp", &[1], 10 + i)).collect();
-            calls.extend(
-                (1..n).map(|i| call("add", &[if i == 1 { 10 } else { 100 + i - 1 }, 10 + i], 100 + i)),
-            );
-            Steps::of(&calls).is_some()
-        };
-        assert!(waiting(4) && !waiting(5));
-        let mut calls = Vec::new();
-        for i in 0..50 {
-            let x = if i == 0 { 1 } else { 1000 + i - 1 };
-            calls.extend([
-                call("exp", &[x], 10 + i),
-                call("neg", &[10 + i], 100 + i),
-                call("add", &[10 + i, 100 + i], 1000 + i),
-            ]);
-        }
-        assert!(Steps::of(&calls).is_some());
-        let long: Vec<_> = (0..MAX_STEPS as u32 + 1).map(|i| call("neg", &[i], i + 1)).collect();
-        assert!(Steps::of(&long[..MAX_STEPS]).is_some() && Steps::of(&long).is_none());
-    }
-
-    #[test]
-    fn steps_round_to_float32() {
-        let steps = parse("add x 1.0; add last -1.0").unwrap();
-        assert_eq!(steps.eval(1e-9, 0.0), 0.0);
-        assert_eq!(parse("add x z a=2.0; mul last x").unwrap().eval(3.0, 4.0), 33.0);
-        assert!(parse("relu x").unwrap().eval(f64::NAN, 0.0).is_nan());
-    }
-}
+mod tests;
