@@ -146,7 +146,7 @@ impl Grower<'_> {
         let x = self.tensor();
         let Arg::Value(value) = x else { return };
         let sizes: Vec<i64> = self.meta(value).sizes.iter().map(|&size| size as i64).collect();
-        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(21) {
+        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(22) {
             0 | 1 => ("aten.t.default", vec![("self", x)]),
             2 => {
                 let dims: &[i64] = self.choices.of(&[&[1, 0], &[0, 1], &[1, 2, 0], &[0, 2, 1]]);
@@ -197,6 +197,7 @@ impl Grower<'_> {
             11 | 13 => return self.grow_write(x),
             19 => return self.grow_dequantised(),
             20 => return self.grow_quantised(x),
+            21 => return self.grow_norm(value),
             _ => return self.grow_product(x),
         };
         self.add_call(op, args);
@@ -284,6 +285,27 @@ impl Grower<'_> {
             assert!(
                 self.add_call("quantized_decomposed.dequantize_per_tensor.default", call(Arg::Value(codes)))
             );
+        }
+    }
+
+    /// Adds a norm of `x` in pieces, of which others may read each, times another value where that fits.
+    fn grow_norm(&mut self, x: ValueId) {
+        let other = self.tensor();
+        let dim = if self.choices.below(4) == 0 { 0 } else { -1 };
+        let steps = [
+            ("aten.pow.Tensor_Scalar", vec![("exponent", Arg::Int(2))]),
+            ("aten.mean.dim", vec![("dim", Self::ints(&[dim])), ("keepdim", Arg::Bool(true))]),
+            ("aten.add.Tensor", vec![("other", Arg::Float(0.5))]),
+            ("aten.rsqrt.default", vec![]),
+            ("aten.mul.Tensor", vec![("other", Arg::Value(x))]),
+            ("aten.mul.Tensor", vec![("other", other)]),
+        ];
+        let mut value = x;
+        for (op, rest) in steps {
+            if !self.add_call(op, [vec![("self", Arg::Value(value))], rest].concat()) {
+                return;
+            }
+            value = self.tensors[self.tensors.len() - 1];
         }
     }
 
