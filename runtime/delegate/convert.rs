@@ -7,33 +7,58 @@ use crate::{
     ops::{Element, Tensor},
 };
 
-/// Writes the elements of `host` as `tensor` holds them.
+/// Writes the elements of `host` as `tensor` holds them: in order, and without reading `out`, which may be device memory.
 ///
 /// # Errors
-/// An integer that does not fit the 32 bits of the device.
+/// An integer that does not fit the 32 bits of the device; a part may be written then.
 pub fn to_device(host: &HostTensor, tensor: &Tensor, out: &mut [u8]) -> Result<()> {
-    let same = matches!(
-        (host.dtype(), tensor.element),
-        (DType::F32, Element::F32) | (DType::F16, Element::F16) | (DType::I32, Element::I32)
-    );
-    if same {
-        out.copy_from_slice(host.bytes());
-        return Ok(());
-    }
-    match tensor.element {
-        Element::F32 => write_each(host.to_f32s(), out, f32::to_le_bytes),
-        Element::F16 => write_each(host.to_f32s(), out, |value| f16::from_f32(value).to_le_bytes()),
-        Element::I32 => {
-            let ints = host.to_i64s();
-            if let Some(wide) = ints.iter().find(|&&value| i32::try_from(value).is_err()) {
+    let bytes = host.bytes();
+    match (host.dtype(), tensor.element) {
+        (DType::F32, Element::F32) | (DType::F16, Element::F16) | (DType::I32, Element::I32) => {
+            out.copy_from_slice(bytes);
+        }
+        (DType::F32, Element::F16) => {
+            each(bytes, out, |word| f16::from_f32(f32::from_le_bytes(word)).to_le_bytes());
+        }
+        (DType::F16, Element::F32) => {
+            each(bytes, out, |half| f16::from_le_bytes(half).to_f32().to_le_bytes());
+        }
+        (DType::BF16, Element::F32) => {
+            each(bytes, out, |half| bf16::from_le_bytes(half).to_f32().to_le_bytes());
+        }
+        (DType::I64, Element::I32) => {
+            let mut wide = None;
+            each(bytes, out, |element| {
+                let value = i64::from_le_bytes(element);
+                let narrow = i32::try_from(value);
+                wide = wide.or(narrow.is_err().then_some(value));
+                narrow.unwrap_or_default().to_le_bytes()
+            });
+            if let Some(wide) = wide {
                 return Err(Error::invalid_input(format!(
                     "holds {wide}, which does not fit the 32 bits that integers have on the device"
                 )));
             }
-            write_each(ints, out, |value| (value as i32).to_le_bytes());
+        }
+        (_, Element::I32) => write_each(host.to_i64s(), out, |value| (value as i32).to_le_bytes()),
+        (_, Element::F32) => write_each(host.to_f32s(), out, f32::to_le_bytes),
+        (_, Element::F16) => {
+            write_each(host.to_f32s(), out, |value| f16::from_f32(value).to_le_bytes());
         }
     }
     Ok(())
+}
+
+/// Converts element by element, without a copy between.
+fn each<const FROM: usize, const TO: usize>(
+    bytes: &[u8],
+    out: &mut [u8],
+    mut convert: impl FnMut([u8; FROM]) -> [u8; TO],
+) {
+    let (elements, _) = bytes.as_chunks::<FROM>();
+    for (slot, &element) in out.chunks_exact_mut(TO).zip(elements) {
+        slot.copy_from_slice(&convert(element));
+    }
 }
 
 fn write_each<T, const WIDTH: usize>(values: Vec<T>, out: &mut [u8], bytes: impl Fn(T) -> [u8; WIDTH]) {
