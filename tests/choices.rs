@@ -155,6 +155,44 @@ fn a_hundred_replays_give_the_same_bits() {
     assert_eq!(device::validation_messages(), [""; 0]);
 }
 
+/// F02. Few rows of many terms, of which invocations of a GPU share the terms: every tile and shape adds them up alike.
+#[test]
+fn few_rows_whose_terms_are_shared_give_the_same_bits_in_every_way() {
+    let _turn = device::turn();
+    let cpu = Gpu::from_context(device::context());
+    let has_bda = device::context().profile().features.contains(Need::BufferDeviceAddress);
+    let linear = |m, k, n| linear_program(m, k, n, 1, DType::F32).unwrap();
+    let subjects = [
+        Subject::new("linear 2x301x31", linear(2, 301, 31), Precision::F32),
+        Subject::new("linear 13x256x70", linear(13, 256, 70), Precision::F16),
+        Subject::new("bmm 3x300x20", live(3, 300, 20), Precision::F32),
+    ];
+    for access in [Access::Ssbo, Access::Bda].into_iter().filter(|&access| has_bda || access == Access::Ssbo)
+    {
+        let overrides = CapsOverride { class: Some(DeviceClass::Desktop), ..CapsOverride::default() };
+        let options = GpuOptions { overrides, ..GpuOptions::default() };
+        let gpu = Gpu::from_context(Context::open(options, Some(access)).unwrap());
+        for subject in &subjects {
+            let want = subject.run(&mut subject.build(&cpu, Choices::default()));
+            let mut default = subject.build(&gpu, Choices::default());
+            let first = subject.run(&mut default);
+            // Half the bits of the result are rounded off in half precision.
+            let tolerance = if subject.precision == Precision::F32 { 1e-5 } else { 2e-3 };
+            let (got, want) = (first.tensor(0).unwrap(), want.tensor(0).unwrap());
+            compare::tensors(got, want, tolerance, 10.0 * tolerance).unwrap();
+            let offers = choices::offers(default.session(), gpu.context().profile());
+            let (choice, ways) = offers.first_key_value().unwrap();
+            assert!(ways.len() == 3 && ways.iter().all(|names| names[0].starts_with("split")), "{ways:?}");
+            for name in ways.iter().flatten() {
+                let mut choices = Choices::default();
+                choices.set(choice, name);
+                let got = subject.run(&mut subject.build(&gpu, choices));
+                assert!(got == first, "{} {access}: {name}", subject.name);
+            }
+        }
+    }
+}
+
 /// F53 and F54. Kernels whose lanes share loads are tried before they are used; where they are wrong, others run.
 #[test]
 fn lanes_that_give_wrong_values_are_not_used() {

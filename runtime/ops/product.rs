@@ -9,11 +9,11 @@ use super::{
     Element, Lowering, Tensor,
     epilogue::Activation,
     fill::fill,
-    ways::{self, MAX_LANES, ProductWay, ROW_WAY, lanes_way, tile_way},
+    ways::{self, MAX_LANES, ProductWay, ROW_WAY, lanes_way, split_way, tile_way},
 };
 use crate::{
     base::{Error, Result, Scalar, shape},
-    shader::{Access, ChoiceKey, Chosen, DeviceClass, Family},
+    shader::{Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Family, work_groups},
 };
 
 /// The kernels of a product.
@@ -27,6 +27,9 @@ static MATMUL: Family<ProductWay> = Family {
         lanes_way("lanes4", 4),
         tile_way("rows4", 4, true),
         lanes_way("lanes1", 1),
+        split_way("split8", 8, false),
+        split_way("split4", 4, true),
+        split_way("split2", 2, true),
         ROW_WAY,
     ],
 };
@@ -247,6 +250,7 @@ impl Launch {
             None => {
                 let dispatch = match chosen.value {
                     ProductWay::Row => self.row_dispatch(cx, &chosen)?,
+                    ProductWay::Split(_) => self.split_dispatch(cx, &chosen)?,
                     ProductWay::Tile(_) => self.tile_dispatch(cx, &chosen)?,
                     ProductWay::Lanes(_) => self.lanes_dispatch(cx, &chosen)?,
                 };
@@ -265,28 +269,49 @@ impl Launch {
         ChoiceKey { batch: self.batches(), m: self.rows(), k: self.depth(), n: self.columns(), dtype }
     }
 
-    /// A CPU pays for each load, so it wants large tiles; a GPU wants registers.
-    fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
-        let profile = cx.profile();
+    /// The way for a product whose invocations do not share terms. A CPU pays for each load, so it wants large tiles; a GPU
+    /// wants registers.
+    fn unsplit(&self, profile: &DeviceProfile) -> ProductWay {
         let (is_cpu, lanes_share) = (profile.class == DeviceClass::Cpu, ways::lanes_share(profile));
-        let in_vectors = self.a_vec4() && self.b_loads() == ALONG_COLUMNS;
-        let wanted = match self.rows() {
+        let is_narrow = work_groups(profile.class).tile_for(profile.class, self.columns().div_ceil(4))[1] > 1;
+        match self.rows() {
             1 if lanes_share && self.columns() >= COLUMNS_OF_LANES => ProductWay::Lanes(1),
             1 => ProductWay::Row,
             2..=4 if lanes_share => ProductWay::Lanes(4),
             5..=8 if lanes_share => ProductWay::Lanes(8),
             _ if lanes_share => ProductWay::Lanes(16),
             9.. if is_cpu => ProductWay::Tile(16),
-            5.. if profile.class.is_adreno() && in_vectors => ProductWay::Tile(8),
+            // Several tiles in a group take registers that 8 rows leave no room for.
+            5.. if profile.class.is_adreno() && self.in_vectors() && !is_narrow => ProductWay::Tile(8),
             _ => ProductWay::Tile(4),
+        }
+    }
+
+    fn in_vectors(&self) -> bool {
+        self.a_vec4() && self.b_loads() == ALONG_COLUMNS
+    }
+
+    fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
+        let (profile, key) = (cx.profile(), self.key());
+        let (lanes_share, in_vectors) = (ways::lanes_share(profile), self.in_vectors());
+        // Ways that share terms have one order of sums, that of the row kernel, and the others have another.
+        let choose = |wanted: ProductWay| {
+            let computes = |way| match (wanted, way) {
+                (ProductWay::Row, _) | (_, ProductWay::Row) => wanted == way,
+                (ProductWay::Split(_), _) | (_, ProductWay::Split(_)) => {
+                    matches!((wanted, way), (ProductWay::Split(_), ProductWay::Split(_)))
+                }
+                (_, ProductWay::Lanes(_)) => lanes_share,
+                (_, ProductWay::Tile(rows)) => rows != 8 || in_vectors,
+            };
+            ways::choose(profile, &MATMUL, key, wanted, computes)
         };
-        // The row kernel has an order of sums of its own; the others have one in common.
-        let computes = |way| match way {
-            ProductWay::Row => wanted == ProductWay::Row,
-            ProductWay::Lanes(_) => lanes_share && wanted != ProductWay::Row,
-            ProductWay::Tile(rows) => (rows != 8 || in_vectors) && wanted != ProductWay::Row,
-        };
-        ways::choose(profile, &MATMUL, self.key(), wanted, computes)
+        let unsplit = self.unsplit(profile);
+        if self.rows() > 1 && ways::wants_split(profile, &key, unsplit.rows()) {
+            let split = choose(ProductWay::Split(ways::split_rows(self.rows())));
+            return split.or_else(|_| choose(unsplit));
+        }
+        choose(unsplit)
     }
 
     /// Two products that give the same, when one launch is too large for the device.
@@ -317,8 +342,8 @@ impl Launch {
             return Some(self.halved(2, half_rows));
         }
         let half_columns = (self.columns() / 2).next_multiple_of(4);
-        let too_many_columns = chosen.value != ProductWay::Row
-            && self.columns().div_ceil(4 * chosen.local[0] as usize) > groups_y;
+        let too_many_columns =
+            chosen.value != ProductWay::Row && self.columns().div_ceil(chosen.tile_columns()) > groups_y;
         if (columns_too_big || too_many_columns) && half_columns < self.columns() {
             return Some(self.halved(3, half_columns));
         }

@@ -18,13 +18,13 @@ const LANE_SHAPES: &[[u32; 2]] = &[[64, 1], [32, 1], [16, 1], [8, 1]];
 /// Lanes of a subgroup that share loads in these kernels, at most.
 pub const MAX_LANES: u32 = 8;
 
-/// Invocations that share a row's panel of 4 columns in the kernels for one row: a work group has a multiple.
+/// Invocations that share the terms of a panel of 4 columns in some kernels: a work group has a multiple.
 pub const ROW_SPLIT: u32 = 16;
 
 /// Work-group shapes of those kernels.
 pub const ROW_SHAPES: &[[u32; 2]] = &[[256, 1], [128, 1], [64, 1], [32, 1], [16, 1]];
 
-/// Shared memory in bytes that an invocation of those kernels takes.
+/// Shared memory in bytes that an invocation of those kernels takes for a row.
 pub const ROW_SHARED_BYTES: u32 = 16;
 
 /// How a product is computed.
@@ -34,6 +34,8 @@ pub enum ProductWay {
     Tile(u32),
     /// The same, and lanes of a subgroup load the rows for each other.
     Lanes(u32),
+    /// [`ROW_SPLIT`] invocations share a panel of so many rows.
+    Split(u32),
     /// [`ROW_SPLIT`] invocations share a panel of the only row.
     Row,
 }
@@ -42,7 +44,7 @@ impl ProductWay {
     /// Rows of an invocation's tile.
     pub fn rows(self) -> usize {
         match self {
-            ProductWay::Tile(rows) | ProductWay::Lanes(rows) => rows as usize,
+            ProductWay::Tile(rows) | ProductWay::Lanes(rows) | ProductWay::Split(rows) => rows as usize,
             ProductWay::Row => 1,
         }
     }
@@ -52,6 +54,15 @@ impl Chosen<ProductWay> {
     /// Rows that a work group computes.
     pub fn tile_rows(&self) -> usize {
         self.value.rows() * self.local[1] as usize
+    }
+
+    /// Columns that a work group computes.
+    pub fn tile_columns(&self) -> usize {
+        let sharers = match self.value {
+            ProductWay::Split(_) | ProductWay::Row => ROW_SPLIT,
+            ProductWay::Tile(_) | ProductWay::Lanes(_) => 1,
+        };
+        4 * (self.local[0] / sharers) as usize
     }
 }
 
@@ -65,6 +76,31 @@ pub const fn tile_way(name: &'static str, rows: u32, on_phones: bool) -> Way<Pro
 pub const fn lanes_way(name: &'static str, rows: u32) -> Way<ProductWay> {
     let (value, needs) = (ProductWay::Lanes(rows), Needs::of(&[Need::ShaderInt64, Need::Subgroup]));
     Way { name, value, shapes: LANE_SHAPES, shared_bytes: 0, needs, on_phones: false }
+}
+
+/// A way of tiles of `rows` rows whose terms invocations share.
+pub const fn split_way(name: &'static str, rows: u32, on_phones: bool) -> Way<ProductWay> {
+    let (value, shared_bytes) = (ProductWay::Split(rows), ROW_SHARED_BYTES * rows);
+    Way { name, value, shapes: ROW_SHAPES, shared_bytes, needs: Needs::of(&[]), on_phones }
+}
+
+/// Rows of a tile whose terms invocations share, for a product of `rows` rows: one for each class of them, so that few rows
+/// waste no lanes and read the other matrix once.
+pub fn split_rows(rows: usize) -> u32 {
+    match rows {
+        0..=2 => 2,
+        3..=4 => 4,
+        _ => 8,
+    }
+}
+
+/// Whether a product of `key` leaves a GPU of the profile idle when each tile of `tile` rows has one invocation, and has
+/// terms enough for several.
+pub fn wants_split(profile: &DeviceProfile, key: &ChoiceKey, tile: usize) -> bool {
+    const LEAST_TERMS: usize = 256;
+    let invocations =
+        [key.batch, key.m.div_ceil(tile), key.n.div_ceil(4)].into_iter().fold(1, usize::saturating_mul);
+    key.k >= LEAST_TERMS && invocations < profile.class.invocations_to_split()
 }
 
 /// Whether sharing loads among lanes pays on the device: where Vulkan runs on the CPU, each lane's load is one of its own.
@@ -104,7 +140,7 @@ pub fn choose(
     let local = match wanted {
         ProductWay::Tile(_) => groups.tile_for(profile.class, key.n.div_ceil(4)),
         ProductWay::Lanes(_) => [profile.subgroup_size.max(MAX_LANES), 1],
-        ProductWay::Row => groups.row,
+        ProductWay::Split(_) | ProductWay::Row => groups.row,
     };
     family.choose(profile, key, (wanted, local), computes).ok_or_else(|| {
         Error::unsupported(format!(

@@ -33,6 +33,18 @@ impl DeviceClass {
         reports || self == DeviceClass::Adreno8xx
     }
 
+    /// Invocations below which a product is shared among more of them: GPUs hide the latency of loads by having many, and a
+    /// CPU by its caches.
+    pub const fn invocations_to_split(self) -> usize {
+        match self {
+            DeviceClass::Adreno6xx | DeviceClass::Adreno7xx | DeviceClass::Adreno8xx | DeviceClass::Mali => {
+                1024
+            }
+            DeviceClass::Desktop => 4096,
+            DeviceClass::Cpu => 0,
+        }
+    }
+
     /// Operations that take the slowest device of the class about 100 ms. Systems reset a GPU after one or two seconds of
     /// one submission; nothing watches a CPU, where more submissions only cost time.
     pub const fn submission_ops(self) -> u64 {

@@ -98,9 +98,9 @@ impl Launch {
 
     /// Work groups of the kernels whose invocations take a tile each.
     fn tile_groups(&self, chosen: &Chosen<ProductWay>) -> [u32; 3] {
-        let columns_a_group = 4 * chosen.local[0] as usize;
-        let tiles = self.rows().div_ceil(chosen.tile_rows());
-        [tiles, self.columns().div_ceil(columns_a_group), self.batches()].map(|groups| groups as u32)
+        let (rows, columns) = (chosen.tile_rows(), chosen.tile_columns());
+        [self.rows().div_ceil(rows), self.columns().div_ceil(columns), self.batches()]
+            .map(|groups| groups as u32)
     }
 
     pub(super) fn tile_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
@@ -156,6 +156,34 @@ impl Launch {
             has_bias: u32::from(self.bias.is_some()),
             adds_y: u32::from(self.adds_y),
             activation: known(self.activation.in_matmul_lanes())?,
+        };
+        let [a, b, bias, y] = self.regions();
+        let params = params!(self, Params);
+        let groups = self.tile_groups(chosen);
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
+        Ok(self.with_access(dispatch))
+    }
+
+    pub(super) fn split_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
+        use kernels::matmul_split::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
+        self.check_elements()?;
+        let axes = Axes {
+            dtype: float_axis!(matmul_split, self.a.element)?,
+            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+            tile_m: match chosen.value.rows() {
+                2 => TileM::TileM2,
+                4 => TileM::TileM4,
+                _ => TileM::TileM8,
+            },
+        };
+        let spec = Spec {
+            round_mode: self.round_mode(cx),
+            local_x: chosen.local[0],
+            a_vec4: u32::from(self.a_vec4()),
+            b_loads: self.b_loads(),
+            has_bias: u32::from(self.bias.is_some()),
+            adds_y: u32::from(self.adds_y),
+            activation: known(self.activation.in_matmul_split())?,
         };
         let [a, b, bias, y] = self.regions();
         let params = params!(self, Params);

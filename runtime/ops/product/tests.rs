@@ -64,6 +64,32 @@ fn few_work_groups_a_launch_split_rows_and_columns() {
 }
 
 #[test]
+fn few_rows_of_many_terms_are_shared_on_gpus() {
+    let kernel_of = |class: DeviceClass, m: usize, k: usize, n: usize| {
+        let gpu =
+            DeviceProfile { max_invocations: 1024, max_group_size: [1024; 3], ..DeviceProfile::minimum() };
+        let profile = DeviceProfile { class, ..gpu };
+        let mut cx = Lowering::new(&profile, Precision::F32);
+        let product = Product::new(tensor(0, &[m, k]), Columns::Panels(tensor(1, &[n, k])));
+        product.emit(&mut cx, &tensor(2, &[m, n])).unwrap();
+        let dispatch = cx.finish().dispatches.remove(0);
+        let record = dispatch.choice.unwrap();
+        (dispatch.kernel.info().unwrap().name, record.name_of(record.candidate), dispatch.groups)
+    };
+    let phone = DeviceClass::Adreno7xx;
+    assert_eq!(kernel_of(phone, 3, 384, 1536), ("matmul_split", "split4 64x1".to_string(), [1, 96, 1]));
+    assert_eq!(kernel_of(phone, 16, 4096, 128), ("matmul_split", "split4 64x1".to_string(), [4, 8, 1]));
+    assert_eq!(kernel_of(phone, 2, 384, 384).1, "split2 64x1");
+    assert_eq!(kernel_of(DeviceClass::Desktop, 8, 384, 384).1, "split8 64x1");
+    assert_eq!(kernel_of(phone, 1, 4096, 64).0, "matmul_row");
+    // Enough invocations, or too few terms, and a CPU.
+    assert_eq!(kernel_of(phone, 128, 384, 384).0, "matmul");
+    assert_eq!(kernel_of(phone, 8, 4096, 16_384).0, "matmul");
+    assert_eq!(kernel_of(phone, 3, 64, 64).0, "matmul");
+    assert_eq!(kernel_of(DeviceClass::Cpu, 3, 384, 1536).0, "matmul");
+}
+
+#[test]
 fn batches_join_the_rows_of_a_shared_matrix() {
     let y = tensor(2, &[2, 5, 3, 8]);
     let product = Product::new(tensor(0, &[2, 5, 3, 4]), Columns::Live(tensor(1, &[4, 8])));
