@@ -60,8 +60,12 @@ pub struct Case {
 
 /// Every case of every family, as (family, cases), sorted by family.
 pub fn all() -> Vec<(String, Vec<Case>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ops");
-    let mut families: Vec<(String, Vec<Case>)> = std::fs::read_dir(&folder)
+    all_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ops"))
+}
+
+/// The same, of the files in `folder`.
+pub fn all_in(folder: &Path) -> Vec<(String, Vec<Case>)> {
+    let mut families: Vec<(String, Vec<Case>)> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))

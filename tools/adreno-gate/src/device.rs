@@ -131,11 +131,6 @@ impl Compiler {
         &self.device_name
     }
 
-    /// Whether the planner takes packed dot products here.
-    pub fn has_packed_dot(&self) -> bool {
-        self.packed_dot
-    }
-
     /// The driver and its version.
     pub fn driver(&self) -> &str {
         &self.driver

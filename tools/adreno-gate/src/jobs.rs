@@ -1,12 +1,13 @@
 //! What to compile: every variant of the library's kernels, or SPIR-V files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use vkdelegate::shader::{KernelRef, Template, TemplateId, kernels, spirv};
 
-use crate::picks::{self, Spec};
+use crate::picks::{Picks, Spec};
 use crate::spirv::Module;
 
 /// The largest work group that the library asks for.
@@ -26,32 +27,33 @@ pub struct Job {
     pub is_listed: bool,
 }
 
-/// Every variant of every kernel, at its own work-group size and at the largest, and what the planner picks for the
-/// device; with `only_picked` nothing else.
-pub fn of_library(has_packed_dot: bool, only_picked: bool) -> Result<Vec<Job>> {
+/// What the planner picks, and every other variant of every kernel at its own work-group size and at the largest; with
+/// `only_picked` nothing else.
+pub fn of_library(picks: &Picks, only_picked: bool) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for (number, template) in kernels::TEMPLATES.iter().enumerate() {
         let id = TemplateId(u16::try_from(number)?);
         for variant in template.variants {
             let kernel = KernelRef { template: id, variant: variant.point };
-            let is_picked = picks::is_picked(template, variant, has_packed_dot);
-            let mut specs = vec![(Spec::new(), is_picked && picks::takes_defaults(template.name))];
-            if is_picked {
-                specs.extend(picks::specs_of(template)?.into_iter().map(|spec| (spec, true)));
+            let mut specs: BTreeMap<Spec, Option<bool>> = picks
+                .specs_of(kernel, variant)
+                .map(|(spec, is_of_model)| (spec.clone(), Some(is_of_model)))
+                .collect();
+            if !only_picked {
+                let others = largest_group_of(template).into_iter().chain([Spec::new()]);
+                others.for_each(|spec| _ = specs.entry(spec).or_insert(None));
             }
-            specs.extend(largest_group_of(template).map(|spec| (spec, false)));
-            specs.retain(|(_, is_picked)| *is_picked || !only_picked);
             if specs.is_empty() {
                 continue;
             }
             let axes = format!("{} {}", template.name, variant.axes);
             let module = Rc::new(Module::from_words(spirv(kernel, variant.access)?).context(axes.clone())?);
-            jobs.extend(specs.into_iter().map(|(spec, is_picked)| Job {
+            jobs.extend(specs.into_iter().map(|(spec, is_of_model)| Job {
                 name: name_in(template, &axes, &spec),
                 module: Rc::clone(&module),
                 spec,
-                is_picked,
-                is_listed: is_picked && picks::is_listed(template.name),
+                is_picked: is_of_model.is_some(),
+                is_listed: is_of_model == Some(true),
             }));
         }
     }

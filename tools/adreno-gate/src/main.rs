@@ -3,7 +3,8 @@
 //! registers, asks for dot products of packed bytes and is given none of the instructions for them, or is worse than
 //! the committed table allows.
 //!
-//! A shader that needs what the device lacks is no fault: the planner does not pick it there either.
+//! What a phone picks, it picks in plans that are made here for models and for the programs of `tests/`. A shader that
+//! needs what the device lacks is no fault: the planner does not pick it there either.
 //!
 //! ```text
 //! adreno-gate FILE.spv...                       these modules
@@ -17,8 +18,10 @@ mod gate;
 mod isa;
 mod jobs;
 mod picks;
+mod programs;
 mod spirv;
 mod table;
+mod tests_common;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +32,9 @@ use anyhow::{Context, Result, bail};
 use device::{Compiled, Compiler};
 use gate::Verdict;
 use jobs::Job;
+use picks::Picks;
 use table::{Row, Table};
+use vkdelegate::{Gpu, GpuOptions};
 
 /// What to do.
 enum Command {
@@ -83,19 +88,25 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Against(path) => {
             let compiler = Compiler::open()?;
-            let jobs = jobs::of_library(compiler.has_packed_dot(), false)?;
+            let jobs = jobs::of_library(&picks_here()?, false)?;
             let done = Run::new(compiler, Some(Table::read(&path)?))?.compile(jobs)?;
             done.report_staleness();
             Ok(done.passes())
         }
         Command::Rows(path) => {
             let compiler = Compiler::open()?;
-            let jobs = jobs::of_library(compiler.has_packed_dot(), true)?;
+            let jobs = jobs::of_library(&picks_here()?, true)?;
             let done = Run::new(compiler, None)?.compile(jobs)?;
             Table { mesa: done.compiler.driver().to_string(), rows: done.listed.clone() }.write(&path)?;
             Ok(done.passes())
         }
     }
+}
+
+/// What plans take on the device that the compiler is for.
+fn picks_here() -> Result<Picks> {
+    let gpu = Gpu::open(GpuOptions::default())?;
+    Picks::of(gpu.context().profile())
 }
 
 fn write_table(table: &Table, json: &Path, markdown: &Path) -> Result<()> {

@@ -1,155 +1,222 @@
-//! Which pipelines the planner picks on an Adreno phone, as `runtime/ops` chooses there. A change of its choice by device class
-//! belongs here too.
+//! Which pipelines the planner picks on a device: those of the plans that it makes for representative programs, and what a
+//! tuner could put in their place. Nothing here names a kernel.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use vkdelegate::shader::{Access, Template, Variant};
+use vkdelegate::{
+    Precision,
+    ir::Method,
+    passes,
+    plan::{self, Plan, PlanOptions},
+    shader::{ChoiceRecord, Choices, DeviceProfile, Dispatch, KernelRef, Variant},
+};
 
-/// Spec constants: id and value.
+use crate::programs;
+
+/// Spec constants that differ from the shader's own: id and value.
 pub type Spec = Vec<(u32, u32)>;
 
-/// Variants of which only a CPU takes any: template and axis value.
-const FOR_CPUS: &[(&str, &str)] = &[
-    ("attention_query", "dtype=f32"),
-    ("attention_query", "dtype=f16"),
-    ("matmul", "tile_m=16"),
-    ("matmul_lanes", "tile_m=1"),
-    ("linear_codes", "tile_m=16"),
-    ("int_mm_codes", "tile_m=16"),
-    ("linear_dot", "tile_m=8"),
-];
-
-/// A template's name, and settings of its spec constants.
-type Family = (&'static str, &'static [&'static [(&'static str, u32)]]);
-
-/// The costliest of the activations that products apply.
-const GELU_ERF: u32 = 3;
-
-/// The templates of the committed table, with the spec constants that the planner sets for sizes that are multiples of 4.
-/// Without them all are 0 (see the headers): the way for odd sizes.
-const FAMILY: &[Family] = &[
-    (
-        "matmul",
-        &[
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1)],
-            &[("a_vec4", 1), ("b_loads", 2), ("has_bias", 0)],
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("adds_y", 1)],
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("activation", GELU_ERF)],
-        ],
-    ),
-    (
-        "matmul_row",
-        &[
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1)],
-            &[("a_vec4", 1), ("b_loads", 2), ("has_bias", 0)],
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("adds_y", 1)],
-            &[("a_vec4", 1), ("b_loads", 1), ("has_bias", 1), ("activation", GELU_ERF)],
-        ],
-    ),
-    (
-        "linear_codes",
-        &[
-            &[("x_vec4", 1), ("has_bias", 1), ("scales_last", 0)],
-            &[("x_vec4", 1), ("has_bias", 1), ("scales_last", 1)],
-        ],
-    ),
-    ("linear_codes_row", &[&[("x_vec4", 1), ("has_bias", 1)]]),
-    (
-        "linear_dot",
-        &[
-            &[("x_vec4", 1), ("has_factors", 1), ("has_bias", 1), ("one_group", 0)],
-            &[("x_vec4", 1), ("has_factors", 1), ("has_bias", 1), ("one_group", 1)],
-        ],
-    ),
-    ("linear_dot_row", &[&[("has_factors", 1), ("has_bias", 1)]]),
-    ("conv", &[&[("kernel_h", 3), ("kernel_w", 3), ("has_bias", 1)]]),
-    ("attention_tile", &[&[("width", 16), ("mask_kind", 1)]]),
-    ("attention_row", &[&[("width", 16), ("mask_kind", 1)]]),
-    ("softmax", &[]),
-    ("sort", &[&[("local_x", 512)]]),
-    ("normalize", &[&[("has_weight", 1), ("has_bias", 1)]]),
-];
-
-/// Templates whose work group the planner never leaves at its default.
-const OTHER_GROUPS: &[&str] = &["sort"];
-
-/// Whether the planner takes the template with the defaults of its spec constants, too.
-pub fn takes_defaults(template: &str) -> bool {
-    !OTHER_GROUPS.contains(&template)
+/// The pipelines of one device.
+pub struct Picks {
+    profile: DeviceProfile,
+    /// By kernel; whether a model has the pipeline.
+    found: HashMap<KernelRef, BTreeMap<Spec, bool>>,
 }
 
-/// Whether the committed table lists the template.
-pub fn is_listed(template: &str) -> bool {
-    FAMILY.iter().any(|(name, _)| *name == template)
+impl Picks {
+    /// What plans for models and for the programs of the tests take on a device.
+    ///
+    /// # Errors
+    /// A program that cannot be read, or that the planner refuses.
+    pub fn of(profile: &DeviceProfile) -> Result<Picks> {
+        let mut picks = Picks { profile: profile.clone(), found: HashMap::new() };
+        for (methods, are_models) in [(programs::models()?, true), (programs::tests()?, false)] {
+            for method in &methods {
+                let named = || method.graph.name().to_string();
+                picks.add_method(method, are_models).with_context(named)?;
+            }
+        }
+        picks.found.iter_mut().for_each(|(kernel, specs)| thin(*kernel, specs));
+        Ok(picks)
+    }
+
+    /// The settings with which plans take the variant, and whether a model's do.
+    pub fn specs_of(&self, kernel: KernelRef, variant: &Variant) -> impl Iterator<Item = (&Spec, bool)> {
+        let found = self.found.get(&kernel).filter(|_| variant.access == self.profile.access);
+        found.into_iter().flatten().map(|(spec, &is_of_model)| (spec, is_of_model))
+    }
+
+    fn add_method(&mut self, method: &Method, is_model: bool) -> Result<()> {
+        let method = passes::optimise(method, &passes::Options::default())?.method;
+        let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
+        if !plan::check_all(&method, &envs)?.is_empty() {
+            return Ok(());
+        }
+        for env in &envs {
+            let inputs = plan::sample_inputs(&method, env)?;
+            for precision in [Precision::F32, Precision::F16] {
+                let planned = |choices: Choices| {
+                    let profile = DeviceProfile { choices: Arc::new(choices), ..self.profile.clone() };
+                    let pinned_f32 = HashSet::new();
+                    plan::build(&method, &inputs, &PlanOptions { profile, precision, pinned_f32 })
+                };
+                // Symbols at the ends of their ranges may be too large for a device.
+                let Ok(first) = planned(Choices::default()) else { continue };
+                let others = if is_model { others(&first, &self.profile) } else { Vec::new() };
+                let others = others.into_iter().map(planned).collect::<vkdelegate::Result<Vec<_>>>()?;
+                others.iter().chain([&first]).for_each(|plan| self.add_plan(plan, is_model));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_plan(&mut self, plan: &Plan, is_model: bool) {
+        for dispatch in &plan.dispatches {
+            let specs = self.found.entry(dispatch.kernel).or_default();
+            *specs.entry(spec_of(dispatch)).or_insert(false) |= is_model;
+        }
+    }
 }
 
-/// Whether the planner can take the variant on an Adreno whose packed dot products are fast or not: phones reach
-/// buffers by descriptors, and take plain products of bytes only where packed ones are slow.
-pub fn is_picked(template: &Template, variant: &Variant, has_packed_dot: bool) -> bool {
-    let has = |value: &str| variant.axes.split(' ').any(|axis| axis == value);
-    variant.access == Access::Ssbo
-        && !FOR_CPUS.iter().any(|(name, value)| *name == template.name && has(value))
-        && !(has_packed_dot && has("dot=plain"))
-}
-
-/// The settings of spec constants that the planner takes for aligned sizes, beyond the defaults.
-///
-/// # Errors
-/// When the template has no spec constant of such a name.
-pub fn specs_of(template: &Template) -> Result<Vec<Spec>> {
-    let settings = FAMILY.iter().find(|(name, _)| *name == template.name).map_or(&[][..], |family| family.1);
-    settings
+/// The choices that a tuner could make in a plan: each other way of each product, in the shape of the first choice where
+/// it has that.
+fn others(plan: &Plan, profile: &DeviceProfile) -> Vec<Choices> {
+    let records: BTreeMap<String, ChoiceRecord> = plan
+        .dispatches
         .iter()
-        .map(|setting| setting.iter().map(|&(name, value)| Ok((id_of(template, name)?, value))).collect())
-        .collect()
+        .filter_map(|dispatch| dispatch.choice)
+        .map(|record| (record.name(), record))
+        .collect();
+    let mut all = Vec::new();
+    for (name, record) in records {
+        let mut ways = BTreeMap::new();
+        for candidate in record.candidates(profile) {
+            let is_alike = candidate.local == record.candidate.local;
+            let best = ways.entry(candidate.way).or_insert(candidate);
+            if is_alike {
+                *best = candidate;
+            }
+        }
+        ways.remove(&record.candidate.way);
+        for candidate in ways.into_values() {
+            let mut choices = Choices::default();
+            choices.set(&name, record.name_of(candidate));
+            all.push(choices);
+        }
+    }
+    all
 }
 
-fn id_of(template: &Template, name: &str) -> Result<u32> {
-    let found = template.specs.iter().find(|spec| spec.name == name);
-    found.map(|spec| spec.id).with_context(|| {
-        format!("{} has no spec constant `{name}`: name what the planner sets in picks.rs", template.name)
-    })
+/// Leaves, of what only tests take, one setting for each work-group shape: the one with the most constants set. Tests take
+/// every function that a constant chooses, and compilers make much the same of most.
+fn thin(kernel: KernelRef, specs: &mut BTreeMap<Spec, bool>) {
+    let local_ids = kernel.info().map_or(&[][..], |template| template.local_ids);
+    let shape =
+        |spec: &Spec| -> Spec { spec.iter().copied().filter(|(id, _)| local_ids.contains(id)).collect() };
+    let mut fullest: BTreeMap<Spec, Spec> = BTreeMap::new();
+    for spec in specs.iter().filter(|(_, is_of_model)| !**is_of_model).map(|(spec, _)| spec) {
+        let best = fullest.entry(shape(spec)).or_insert_with(|| spec.clone());
+        if spec.len() > best.len() {
+            *best = spec.clone();
+        }
+    }
+    specs.retain(|spec, is_of_model| *is_of_model || fullest.get(&shape(spec)) == Some(spec));
+}
+
+fn spec_of(dispatch: &Dispatch) -> Spec {
+    let specs = dispatch.kernel.info().map_or(&[][..], |template| template.specs);
+    let is_default =
+        |&(id, value): &(u32, u32)| specs.iter().any(|spec| spec.id == id && spec.default == value);
+    let mut spec: Spec = dispatch.spec.iter().copied().filter(|setting| !is_default(setting)).collect();
+    spec.sort_unstable();
+    spec
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
-    use super::{FAMILY, FOR_CPUS, is_picked, specs_of};
-    use vkdelegate::shader::{Template, kernels::TEMPLATES};
+    use super::*;
+    use vkdelegate::shader::{Access, DeviceClass, Need, Needs, TemplateId, kernels::TEMPLATES};
 
-    fn template(name: &str) -> &'static Template {
-        TEMPLATES.iter().find(|template| template.name == name).unwrap()
+    fn picks(class: DeviceClass, packed_dot: bool) -> Picks {
+        use Need::{IntegerDot, ShaderFloat16, Storage16Bit, StorageBuffers5, Subgroup};
+        let offered = [Storage16Bit, ShaderFloat16, IntegerDot, Subgroup, StorageBuffers5];
+        let profile = DeviceProfile {
+            class,
+            packed_dot,
+            features: Needs::of(&offered),
+            max_invocations: 1024,
+            max_group_size: [1024; 3],
+            ..DeviceProfile::minimum()
+        };
+        Picks::of(&profile).unwrap()
     }
 
-    fn picked(name: &str, has_packed_dot: bool) -> Vec<&'static str> {
-        let template = template(name);
-        let variants = template.variants.iter();
-        variants.filter(|variant| is_picked(template, variant, has_packed_dot)).map(|v| v.axes).collect()
-    }
-
-    #[test]
-    fn every_template_of_the_table_has_picked_variants_and_the_named_constants() {
-        for (name, settings) in FAMILY {
-            assert!(!picked(name, true).is_empty(), "{name}");
-            assert_eq!(specs_of(template(name)).unwrap().len(), settings.len(), "{name}");
+    /// Template, axes, and whether a model takes it.
+    fn names(picks: &Picks) -> BTreeMap<String, bool> {
+        let mut names = BTreeMap::new();
+        for (kernel, specs) in &picks.found {
+            let axes = kernel.variant(Access::Ssbo).unwrap().axes;
+            let name = format!("{} {axes}", kernel.info().unwrap().name);
+            names.insert(name, specs.values().any(|&is_of_model| is_of_model));
         }
+        names
     }
 
     #[test]
-    fn what_only_a_cpu_takes_exists_and_is_not_picked() {
-        for (name, value) in FOR_CPUS {
-            let has = |axes: &str| axes.split(' ').any(|axis| axis == *value);
-            assert!(template(name).variants.iter().any(|variant| has(variant.axes)), "{name} {value}");
-            assert!(!picked(name, true).into_iter().any(has), "{name} {value}");
+    fn phones_take_what_their_class_allows() {
+        let names = names(&picks(DeviceClass::Adreno7xx, true));
+        let taken = |name: &str| {
+            names.range(name.to_string()..).next().is_some_and(|(found, _)| found.starts_with(name))
+        };
+        for kernel in [
+            "matmul_row",
+            "matmul dtype=f16",
+            "linear_codes ",
+            "linear_dot ",
+            "attention_tile",
+            "conv",
+            "sort",
+        ] {
+            assert!(taken(kernel), "{kernel}");
         }
-    }
-
-    #[test]
-    fn phones_take_descriptors_and_packed_products_where_they_are_fast() {
+        for kernel in ["matmul_lanes", "attention_query"] {
+            assert!(!taken(kernel), "{kernel}");
+        }
         assert!(
-            picked("linear_dot", true)
-                .iter()
-                .all(|axes| axes.contains("access=ssbo") && axes.contains("dot=packed"))
+            names.keys().all(|name| !name.contains("dot=plain") && !name.contains("tile_m=16")),
+            "{names:?}"
         );
-        assert!(picked("linear_dot", false).iter().any(|axes| axes.contains("dot=plain")));
+        assert!(
+            names.values().any(|&is_of_model| is_of_model) && names.values().any(|&is_of_model| !is_of_model)
+        );
+    }
+
+    #[test]
+    fn ways_that_only_a_tuner_takes_are_picked_too() {
+        let picks = picks(DeviceClass::Adreno7xx, false);
+        let of = |name: &str| {
+            names(&picks).into_keys().filter(|found| found.starts_with(name)).collect::<Vec<_>>()
+        };
+        // Tiles of 8 rows are the first choice for 128 rows, and of 4 what else there is.
+        assert!(of("matmul dtype=f32").iter().any(|name| name.contains("tile_m=4")));
+        assert!(of("matmul dtype=f32").iter().any(|name| name.contains("tile_m=8")));
+        assert!(of("linear_dot").iter().all(|name| name.contains("dot=plain")));
+    }
+
+    #[test]
+    fn of_what_only_tests_take_the_fullest_of_each_shape_is_left() {
+        let number = TEMPLATES.iter().position(|template| template.name == "matmul").unwrap();
+        let kernel = KernelRef { template: TemplateId(number as u16), variant: 0 };
+        let [local_x, bias, sum] = ["local_x", "has_bias", "adds_y"]
+            .map(|name| TEMPLATES[number].specs.iter().find(|spec| spec.name == name).unwrap().id);
+        let of_model = vec![(sum, 1)];
+        let (small, full, narrow) = (vec![(bias, 1)], vec![(bias, 1), (sum, 1)], vec![(local_x, 16)]);
+        let all = [(of_model.clone(), true), (small, false), (full.clone(), false), (narrow.clone(), false)];
+        let mut specs = BTreeMap::from(all);
+        thin(kernel, &mut specs);
+        assert_eq!(specs, BTreeMap::from([(of_model, true), (full, false), (narrow, false)]));
     }
 }
