@@ -32,24 +32,11 @@
 #define Y float
 #endif
 #include "lib/product.glsl"
+#include "lib/lanes.glsl"
 
 // A turn of the loop takes STEPS vectors along k of each row. Lane i holds vectors i, i + lanes, ... of them, row by row.
 const uint STEPS = TILE_M < 8 ? 8 / TILE_M : 1;
 const uint HELD = TILE_M * STEPS;
-
-// The value of one lane, which only a constant can name.
-vec4 of_lane(vec4 value, uint lane) {
-    switch (lane) {
-        case 0u: return subgroupBroadcast(value, 0u);
-        case 1u: return subgroupBroadcast(value, 1u);
-        case 2u: return subgroupBroadcast(value, 2u);
-        case 3u: return subgroupBroadcast(value, 3u);
-        case 4u: return subgroupBroadcast(value, 4u);
-        case 5u: return subgroupBroadcast(value, 5u);
-        case 6u: return subgroupBroadcast(value, 6u);
-        default: return subgroupBroadcast(value, 7u);
-    }
-}
 
 uint row_at(uint row) { return a_batch() + min(row, m - 1u) * a_strides[2]; }
 

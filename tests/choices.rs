@@ -12,6 +12,7 @@ use common::{
 };
 use vkdelegate::{
     DType, Delegate, Gpu, GpuOptions, HostTensor, Outputs, Precision, Program, TuneOptions, Tuning, Value,
+    convolution_program,
     delegate::Context,
     gpu::CapsOverride,
     graph::GraphBuilder,
@@ -67,6 +68,17 @@ fn subjects() -> Vec<Subject> {
         add("int8", quantised_linear_program(m, k, n, 1, 8).unwrap(), Precision::F32);
     }
     add("bmm", live(9, 34, 32), Precision::F16);
+    // Many positions, few of them, one channel in each group, and the transpose.
+    for (input, weight, stride) in [
+        ([2, 3, 9, 11], [18, 3, 3, 3], 1),
+        ([1, 5, 3, 2], [21, 5, 3, 3], 2),
+        ([1, 7, 9, 11], [7, 1, 3, 3], 1),
+    ] {
+        let (program, _) = convolution_program(&input, &weight, stride, false, DType::F32).unwrap();
+        add("conv", program, Precision::F32);
+    }
+    let (program, _) = convolution_program(&[1, 6, 23], &[6, 19, 4], 2, true, DType::F32).unwrap();
+    add("conv transposed", program, Precision::F16);
     subjects
 }
 
@@ -87,10 +99,13 @@ fn results_are_the_same_in_every_work_group_shape() {
     }
     choices::assert_has_ways(&seen, &profile, "linear_codes", &["row", "rows1", "rows4", "rows16"]);
     choices::assert_has_ways(&seen, &profile, "matmul", &["row", "rows4", "rows16"]);
+    let conv = ["positions4", "positions8", "channels4", "positions1", "channels1"];
+    choices::assert_has_ways(&seen, &profile, "conv", &conv);
     // Kernels whose lanes share loads have no variants with descriptors, and are for CPUs.
     let is_cpu = profile.access == Access::Bda && profile.class == DeviceClass::Cpu;
     if is_cpu && [Need::Subgroup, Need::ShaderInt64].iter().all(|&need| profile.features.contains(need)) {
         choices::assert_has_ways(&seen, &profile, "matmul", &["lanes1", "lanes4", "lanes8", "lanes16"]);
+        choices::assert_has_ways(&seen, &profile, "conv", &["lanes8", "lanes16"]);
     }
     assert_eq!(device::validation_messages(), [""; 0]);
 }

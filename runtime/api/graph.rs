@@ -158,6 +158,14 @@ impl GraphBuilder {
         Ok(Resolved::Tensor(Meta::new(tensor.dtype, sizes)))
     }
 
+    /// The sizes of a tensor whose sizes are fixed.
+    pub(super) fn sizes(&self, value: ValueId) -> Result<Vec<usize>> {
+        match self.meta(value)? {
+            Resolved::Tensor(meta) => Ok(meta.sizes),
+            _ => Err(Error::internal("a value with sizes is no tensor")),
+        }
+    }
+
     fn add(&mut self, name: &str, node: Node, types: Vec<Type>) -> Result<Vec<ValueId>> {
         let single = types.len() == 1;
         let named = |(index, ty)| (if single { name.to_string() } else { format!("{name}_{index}") }, ty);

@@ -23,7 +23,7 @@ pub use inspect::Inspection;
 pub use program::{InputInfo, MethodInfo, Program};
 pub use report::{DelegateReport, DispatchTime, KernelChoice, KernelUse};
 #[doc(hidden)]
-pub use sample::{linear_program, quantised_linear_program};
+pub use sample::{convolution_program, linear_program, quantised_linear_program};
 pub use tune::{TriedCandidate, TuneOptions, TuneReport, TunedChoice, tune};
 
 pub use crate::{

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     base::{DType, Error, HostTensor, Result, Value, shape},
-    ir::{Arg, ValueId},
+    ir::{Arg, IntArg, ValueId},
     plan::{self, InputMeta},
 };
 
@@ -105,6 +105,56 @@ pub fn linear_program(m: usize, k: usize, n: usize, count: usize, dtype: DType) 
     }
     graph.output(x);
     graph.build()
+}
+
+/// A program of one convolution of an input of sizes `input` with a weight of sizes `weight`, `[out, in / groups, ...]` or,
+/// `transposed`, `[in, out, ...]`, and the sizes of its result. It is padded so that an odd kernel at stride 1 keeps the
+/// sizes, and so that the transpose multiplies them by the stride where the kernel's size allows it.
+///
+/// # Errors
+/// Sizes that do not go together, or a `dtype` that is no float.
+pub fn convolution_program(
+    input: &[usize],
+    weight: &[usize],
+    stride: usize,
+    transposed: bool,
+    dtype: DType,
+) -> Result<(Program, Vec<usize>)> {
+    let (&[_, channels, ..], &[first, second, ref kernel @ ..]) = (input, weight) else {
+        return Err(Error::invalid_input(format!("{input:?} and {weight:?} are no convolution")));
+    };
+    if !dtype.is_float() || first == 0 || second == 0 || stride == 0 {
+        return Err(Error::invalid_input(format!(
+            "a convolution of {dtype} of sizes {input:?} and {weight:?}"
+        )));
+    }
+    let groups = if transposed { 1 } else { channels / second };
+    let out_channels = if transposed { second } else { first };
+    let overlap = if transposed { stride } else { 1 };
+    let ints = |of: &dyn Fn(usize) -> usize| {
+        Arg::Ints(kernel.iter().map(|&size| IntArg::Const(of(size) as i64)).collect())
+    };
+    let terms = if transposed { channels / stride.max(1) } else { second } * kernel.iter().product::<usize>();
+    let mut numbers = Numbers(4);
+    let mut graph = GraphBuilder::new("convolution");
+    let x = graph.input("x", dtype, input)?;
+    let weight = graph.parameter("weight", numbers.scaled(dtype, weight, weight_scale(terms))?)?;
+    let bias = graph.parameter("bias", numbers.tensor(dtype, &[out_channels])?)?;
+    let args = [
+        ("input", x.into()),
+        ("weight", weight.into()),
+        ("bias", bias.into()),
+        ("stride", ints(&|_| stride)),
+        ("padding", ints(&|size| size.saturating_sub(overlap) / 2)),
+        ("dilation", ints(&|_| 1)),
+        ("transposed", transposed.into()),
+        ("output_padding", ints(&|_| 0)),
+        ("groups", (groups as i64).into()),
+    ];
+    let y = graph.call("aten.convolution.default", args)?;
+    let sizes = graph.sizes(y)?;
+    graph.output(y);
+    Ok((graph.build()?, sizes))
 }
 
 /// As [`linear_program`], of float32 and without biases, with weights in codes of `bits`, 8 or 4: a scale for each row

@@ -1,11 +1,12 @@
-//! A matrix product with what follows it: `y = f(product + residual)`, in one dispatch.
+//! A matrix product or convolution with what follows it: `y = f(product + residual)`, in one dispatch.
 //!
 //! No program holds these ops; the epilogue pass makes them of a product, an addition and an activation.
 //!
 //! | op | product |
 //! |---|---|
 //! | `vkdelegate.linear` | `aten.linear`, a constant weight |
-//! | `vkdelegate.mm`, `vkdelegate.addmm` | the ATen ops of those names |
+//! | `vkdelegate.mm`, `addmm`, `bmm`, `baddbmm`, `matmul` | the ATen ops of those names |
+//! | `vkdelegate.convolution`, `conv1d`, `conv2d`, `conv3d` | the same |
 //!
 //! | operand or attribute | |
 //! |---|---|
@@ -13,7 +14,7 @@
 //! | `residual` | added to the product; of the result's sizes and dtype; optional |
 //! | `activation` | base name of the ATen function that is applied last; optional |
 //! | `approximate`, `min`, `max`, `min_val`, `max_val`, `negative_slope` | arguments of that function |
-//! | `other` | the factor, where the function is `mul` |
+//! | `factor` | what is multiplied by, where the function is `mul` |
 //!
 //! Quantised linears take the same `residual` and `activation` under their own names: see `linear_q` and `linear_a8`.
 //!
@@ -21,7 +22,7 @@
 //! that they lose when each is stored on its own.
 
 use super::{
-    ArgValue, Args, InPlace, Lowering, Meta, Op, Operand, Tensor, linear::Linear, matmul::Matmul,
+    ArgValue, Args, InPlace, Lowering, Meta, Op, Operand, Tensor, conv::Conv, linear::Linear, matmul::Matmul,
     product::Product, unary,
 };
 use crate::{
@@ -37,8 +38,7 @@ use crate::{
 pub struct Fused;
 
 /// Arguments of activations.
-const ACTIVATION_ARGS: &[&str] =
-    &["approximate", "min", "max", "min_val", "max_val", "negative_slope", "other"];
+const ACTIVATION_ARGS: &[&str] = &["approximate", "min", "max", "min_val", "max_val", "negative_slope"];
 
 /// The function that is applied to a product before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,7 +61,7 @@ impl Activation {
     fn of<T>(args: &Args<T>) -> Result<Activation> {
         let Some(base) = args.opt_str("activation")? else { return Ok(Activation::NONE) };
         if base == "mul" {
-            let factor = args.scalar("other")?.as_f64() as f32;
+            let factor = args.scalar("factor")?.as_f64() as f32;
             return Ok(Activation { function: Function::Affine, a: factor, b: 0.0 });
         }
         let items = ACTIVATION_ARGS
@@ -114,6 +114,8 @@ macro_rules! in_kernels {
 }
 
 in_kernels! {
+    in_conv => conv,
+    in_conv_lanes => conv_lanes,
     in_matmul => matmul,
     in_matmul_row => matmul_row,
     in_matmul_lanes => matmul_lanes,
@@ -143,13 +145,30 @@ fn without_tensor<T>(value: &ArgValue<T>) -> Option<ArgValue<Meta>> {
 /// The product of a call, as the ATen op.
 fn product<T: Clone>(args: &Args<T>) -> (&'static dyn Op, Args<T>) {
     let base = args.op().base();
-    let family: &dyn Op = if base == "linear" { &Linear } else { &Matmul };
+    let family: &dyn Op = match base {
+        "linear" => &Linear,
+        base if base.starts_with("conv") => &Conv,
+        _ => &Matmul,
+    };
     (family, args.renamed(OpName::new(&format!("aten.{base}.default"))))
 }
 
+const TARGETS: &[&str] = &[
+    "vkdelegate.addmm.default",
+    "vkdelegate.baddbmm.default",
+    "vkdelegate.bmm.default",
+    "vkdelegate.conv1d.default",
+    "vkdelegate.conv2d.default",
+    "vkdelegate.conv3d.default",
+    "vkdelegate.convolution.default",
+    "vkdelegate.linear.default",
+    "vkdelegate.matmul.default",
+    "vkdelegate.mm.default",
+];
+
 impl Op for Fused {
     fn targets(&self) -> &'static [&'static str] {
-        &["vkdelegate.addmm.default", "vkdelegate.linear.default", "vkdelegate.mm.default"]
+        TARGETS
     }
 
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
@@ -176,6 +195,7 @@ impl Op for Fused {
         let (_, call) = product(args);
         let y = match args.op().base() {
             "linear" => super::linear::lower(&call, &outs[0], epilogue, cx)?,
+            base if base.starts_with("conv") => super::conv::lower(&call, &outs[0], epilogue, cx)?,
             _ => super::matmul::lower(&call, &outs[0], epilogue, cx)?,
         };
         Ok(vec![y])

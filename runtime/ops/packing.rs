@@ -21,6 +21,15 @@ pub enum Packing {
     /// A matrix `[N, K]` as panels of 4 rows: element `(n, k)` at `((n / 4) * K + k) * 4 + n % 4`, rows past N are
     /// zero. One 4-vector load gives 4 outputs' weights at one k; what one work group reads is contiguous.
     Panels4,
+    /// The weight of a convolution in panels of 4 output channels of one group: `[groups * O, I, taps...]` or, transposed,
+    /// `[groups * I, O, taps...]`. Element `(g, o, i, tap)` at `((g * ceil(O / 4) + o / 4) * I * taps + i * taps + tap) * 4
+    /// + o % 4`; channels past O are zero.
+    Kernels {
+        /// Groups of channels.
+        groups: u32,
+        /// Whether input channels come before output channels.
+        transposed: bool,
+    },
     /// Codes of a matrix `[N, K]` of 8-bit integers, `bits` (8 or 4) each, as signed `code - offset`, in panels of 4 rows
     /// and blocks of 4 words: bits `bits * i..` of word r of block b hold the code at row r of the panel and
     /// `k = b * 32 / bits + i`. What is past N or K is zero. See `shaders/lib/codes.glsl`.
@@ -178,6 +187,12 @@ impl PackedRef {
                     Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
                 })?
             }
+            Packing::Kernels { groups, transposed } => {
+                let kernels = Kernels::new(sizes, groups, transposed)?;
+                kernels.elems().ok_or_else(|| {
+                    Error::unsupported(format!("a weight of sizes {sizes:?} has too many elements"))
+                })?
+            }
             Packing::Codes { .. } | Packing::Split { .. } => {
                 let (n, k) = self.matrix()?;
                 let blocks = k.div_ceil(self.packing.codes_a_word());
@@ -223,6 +238,26 @@ impl PackedRef {
                 }
                 Ok(())
             }
+            Packing::Kernels { groups, transposed } => {
+                let kernels = Kernels::new(self.constant.sizes(), groups, transposed)?;
+                match self.element {
+                    Element::F16 if kernels.are_rows() && source.is_plain_copy() => {
+                        source.write_panels::<2>(kernels.matrix(), first, out)
+                    }
+                    Element::F32 if kernels.are_rows() && source.is_plain_copy() => {
+                        source.write_panels::<4>(kernels.matrix(), first, out)
+                    }
+                    _ => {
+                        for (position, slot) in out.chunks_exact_mut(width).enumerate() {
+                            match kernels.source_of(first + position) {
+                                Some(flat) => source.write_one(source.at_flat(flat), slot)?,
+                                None => slot.fill(0),
+                            }
+                        }
+                        Ok(())
+                    }
+                }
+            }
             Packing::Codes { bits, offset } => {
                 let codes = Codes { source, bits, offset: i32::from(offset), held_bits: 8 };
                 self.write_codes(&codes, first, out)
@@ -246,6 +281,60 @@ impl PackedRef {
             slot.copy_from_slice(&word.to_le_bytes());
         }
         Ok(())
+    }
+}
+
+/// Sizes of the weight of a convolution, for [`Packing::Kernels`].
+struct Kernels {
+    groups: usize,
+    out_channels: usize,
+    in_channels: usize,
+    taps: usize,
+    transposed: bool,
+}
+
+impl Kernels {
+    fn new(sizes: &[usize], groups: u32, transposed: bool) -> Result<Kernels> {
+        let groups = groups as usize;
+        match sizes {
+            &[first, second, ref taps @ ..] if groups > 0 && first.is_multiple_of(groups) => {
+                let (out_channels, in_channels) =
+                    if transposed { (second, first / groups) } else { (first / groups, second) };
+                let taps = crate::base::shape::numel(taps)?;
+                Ok(Kernels { groups, out_channels, in_channels, taps, transposed })
+            }
+            _ => Err(Error::internal(format!("{groups} groups of kernels in a constant of sizes {sizes:?}"))),
+        }
+    }
+
+    /// Elements of all panels; `None` when there are too many.
+    fn elems(&self) -> Option<usize> {
+        let rows = self.out_channels.div_ceil(4).checked_mul(4)?.checked_mul(self.groups)?;
+        rows.checked_mul(self.in_channels)?.checked_mul(self.taps)
+    }
+
+    /// Whether the panels are those of a matrix with a row for each output channel.
+    fn are_rows(&self) -> bool {
+        !self.transposed && (self.groups == 1 || self.out_channels.is_multiple_of(4))
+    }
+
+    fn matrix(&self) -> (usize, usize) {
+        (self.groups * self.out_channels, self.in_channels * self.taps)
+    }
+
+    /// The flat index in the constant of packed element `index`; `None` past the last channel of a group.
+    fn source_of(&self, index: usize) -> Option<usize> {
+        let (_, k) = self.matrix();
+        let (panel, within) = (index / 4 / k, index / 4 % k);
+        let panels = self.out_channels.div_ceil(4);
+        let (group, out_channel) = (panel / panels, panel % panels * 4 + index % 4);
+        let (in_channel, tap) = (within / self.taps, within % self.taps);
+        let kernel = if self.transposed {
+            (group * self.in_channels + in_channel) * self.out_channels + out_channel
+        } else {
+            (group * self.out_channels + out_channel) * self.in_channels + in_channel
+        };
+        (out_channel < self.out_channels).then_some(kernel * self.taps + tap)
     }
 }
 

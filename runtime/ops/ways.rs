@@ -13,7 +13,7 @@ use crate::{
 pub const TILE_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 2], [16, 4], [8, 8], [32, 1], [16, 2]];
 
 /// Work-group shapes of kernels whose lanes share loads: lanes of a subgroup have the same rows.
-const LANE_SHAPES: &[[u32; 2]] = &[[64, 1], [32, 1], [16, 1], [8, 1]];
+pub const LANE_SHAPES: &[[u32; 2]] = &[[64, 1], [32, 1], [16, 1], [8, 1]];
 
 /// Lanes of a subgroup that share loads in these kernels, at most.
 pub const MAX_LANES: u32 = 8;

@@ -3,7 +3,7 @@
 //!
 //! | program | becomes |
 //! |---|---|
-//! | `act(product)` | `vkdelegate.linear(..., activation="act")`, and so `mm`, `addmm` and linears with quantised weights |
+//! | `act(product)` | `vkdelegate.linear(..., activation="act")`, and so `mm`, `addmm`, `bmm`, `baddbmm`, `matmul`, convolutions and linears with quantised weights |
 //! | `product + residual`, of the same sizes and dtype, `alpha = 1` | `vkdelegate.linear(..., residual=...)` |
 //! | `act(product + residual)` | both |
 //!
@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Fusion;
+use super::{Fusion, is_unscaled};
 use crate::{
     base::Result,
     ir::{Arg, Effect, Graph, Node, NodeId, Patch, Type, ValueId, effect_of},
@@ -89,6 +89,13 @@ impl Readers {
             "aten.linear.default"
                 | "aten.mm.default"
                 | "aten.addmm.default"
+                | "aten.bmm.default"
+                | "aten.baddbmm.default"
+                | "aten.matmul.default"
+                | "aten.convolution.default"
+                | "aten.conv1d.default"
+                | "aten.conv2d.default"
+                | "aten.conv3d.default"
                 | "vkdelegate._weight_int8pack_mm.default"
                 | "vkdelegate.linear_a8w4.default"
                 | "vkdelegate.linear_a8w8.default"
@@ -191,8 +198,7 @@ fn same_type(graph: &Graph, a: ValueId, b: ValueId) -> bool {
 
 /// What `node` adds to `value`, where that has the same sizes and dtype.
 fn residual(graph: &Graph, node: &Node, value: ValueId) -> Option<ValueId> {
-    let is_one = |alpha: &Arg| matches!(alpha, Arg::Int(1) | Arg::None) || *alpha == Arg::Float(1.0);
-    if node.op.as_str() != "aten.add.Tensor" || !node.arg("alpha").is_none_or(is_one) {
+    if node.op.as_str() != "aten.add.Tensor" || !is_unscaled(node) {
         return None;
     }
     let (left, right) = (node.value_arg("self")?, node.value_arg("other")?);
@@ -222,6 +228,8 @@ fn activation(node: &Node, value: ValueId) -> Option<(String, Vec<(String, Arg)>
     };
     let mut numbers = node.args.clone();
     numbers.retain(|(_, arg)| *arg != Arg::Value(value));
+    // The right operand of a `matmul` is called `other` too.
+    numbers.iter_mut().filter(|(name, _)| name == "other").for_each(|(name, _)| *name = "factor".to_string());
     let known = numbers.iter().all(|(_, arg)| is_number(arg) || matches!(arg, Arg::Str(_) | Arg::None));
     known.then(|| (name.to_string(), numbers))
 }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::{
     base::Result,
-    ir::{Graph, Method, verify},
+    ir::{Arg, Graph, Method, Node, verify},
     ops,
 };
 
@@ -131,6 +131,15 @@ fn checked(graph: &Graph, pass: &str) -> Result<()> {
     Ok(())
 }
 
+/// Whether a sum or difference takes its second operand as it is: `alpha` is left out, or the integer or float 1.
+fn is_unscaled(node: &Node) -> bool {
+    match node.arg("alpha") {
+        None | Some(Arg::None | Arg::Int(1)) => true,
+        Some(Arg::Float(alpha)) => *alpha == 1.0,
+        _ => false,
+    }
+}
+
 fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (_, node) in graph.nodes() {
@@ -142,7 +151,7 @@ fn histogram(graph: &Graph) -> BTreeMap<String, usize> {
 }
 
 /// The base name of the op; a product with a prepacked weight and a lookup keep theirs, however the codes are held.
-fn base_name(node: &crate::ir::Node) -> &str {
+fn base_name(node: &Node) -> &str {
     match node.op.base() {
         "linear_a8w4" | "linear_a8w8" | "linear_q4" | "linear_q8" => "linear",
         "embedding_q4" | "embedding_q8" => "embedding",

@@ -12,7 +12,7 @@
 
 use std::collections::HashSet;
 
-use super::{Fusion, epilogue::Readers};
+use super::{Fusion, epilogue::Readers, is_unscaled};
 use crate::{
     base::{DType, Result, SymExpr},
     ir::{Arg, Effect, Graph, IntArg, Node, NodeId, Patch, TensorType, ValueId, effect_of},
@@ -210,8 +210,7 @@ fn number(arg: &Arg) -> Option<f64> {
 /// The number that `node` adds to its first operand.
 fn added_number(node: &Node) -> Option<f64> {
     let adds = matches!(node.op.as_str(), "aten.add.Tensor" | "aten.add.Scalar");
-    let is_one = |alpha: &Arg| matches!(number(alpha), Some(1.0)) || *alpha == Arg::None;
-    number(node.arg("other")?).filter(|_| adds && node.arg("alpha").is_none_or(is_one))
+    number(node.arg("other")?).filter(|_| adds && is_unscaled(node))
 }
 
 /// Whether `node` gives its operand in some dtype.

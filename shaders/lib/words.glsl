@@ -5,7 +5,7 @@
 #ifndef WORDS_GLSL
 #define WORDS_GLSL
 
-// WORD64_: the 64-bit word `word` from element `i` on. FLOAT_ and HALF_: the element `i`.
+// WORD64_: the 64-bit word `word` from element `i` on. FLOAT_ and HALF_: the element `i`. HALVES_: those of a 32-bit word.
 #ifdef ACCESS_SSBO
 
 #define DECLARE_WORDS_(slot, name) \
@@ -14,6 +14,7 @@
 #define WORD64_(name, per_word, base, i, word) PASTE_(name, _data64)[((base) + (i)) / per_word + word]
 #define FLOAT_(name, base, i) uintBitsToFloat(PASTE_(name, _data32)[(base) + (i)])
 #define HALF_(name, base, i) half_of(PASTE_(name, _data32)[((base) + (i)) >> 1], (base) + (i))
+#define HALVES_(name, base, i) unpackHalf2x16(PASTE_(name, _data32)[((base) + (i)) >> 1])
 
 #else
 
@@ -26,6 +27,7 @@
 #define HALF_(name, base, i) half_of( \
     PASTE_(name, _buffer32)(uvec2((base).x & ~2u, (base).y)).data[((i) + ((base).x >> 1 & 1u)) >> 1], \
     (i) + ((base).x >> 1 & 1u))
+#define HALVES_(name, base, i) unpackHalf2x16(PASTE_(name, _buffer32)(base).data[(i) >> 1])
 
 #endif
 
@@ -41,10 +43,16 @@ vec4 halves_of(uint64_t word) {
 #define WORD_LOAD4_float(name, base, i) vec4(floats_of(WORD64_(name, 2, base, i, 0)), floats_of(WORD64_(name, 2, base, i, 1)))
 #define WORD_LOAD4_float16_t(name, base, i) halves_of(WORD64_(name, 4, base, i, 0))
 
+// Two elements at `i`; the base and i are multiples of 2 elements, which lowering proves.
+#define WORD_LOAD2_float(name, base, i) floats_of(WORD64_(name, 2, base, i, 0))
+#define WORD_LOAD2_float16_t(name, base, i) HALVES_(name, base, i)
+#define LOAD2F(name, i) name##_load_vec2(name##_base, uint(i))
+
 #undef READS_
 #define READS_(slot, name, type) \
     DECLARE_WORDS_(slot, name) \
     float PASTE_(name, _load_float)(BASE_TYPE base, uint i) { return PASTE_(WORD_LOAD_, type)(name, base, i); } \
+    vec2 PASTE_(name, _load_vec2)(BASE_TYPE base, uint i) { return PASTE_(WORD_LOAD2_, type)(name, base, i); } \
     vec4 PASTE_(name, _load_vec4)(BASE_TYPE base, uint i) { return PASTE_(WORD_LOAD4_, type)(name, base, i); }
 
 #endif

@@ -61,6 +61,22 @@ fn one_op_is_timed() {
     assert_eq!(ran.code, 2);
 }
 
+#[test]
+fn a_convolution_is_benched_by_the_sizes_of_its_operands() {
+    for (op, shape, weight_elems) in
+        [("conv", "1x4x6x6,8x2x3x3,2", 144), ("conv-transpose", "1x4x9,4x3x4,2", 48)]
+    {
+        let document =
+            tool(&["bench", "--op", op, "--shape", shape, "--runs", "2", "--json"]).passes().json();
+        check(&document);
+        assert_eq!((&document["op"], &document["shape"]), (&op.into(), &shape.into()));
+        assert!(document["memory"]["constant_bytes"].as_u64().unwrap() >= 4 * weight_elems);
+    }
+    for wrong in [["conv", "4x64x32"], ["linear", "1x4x9,4x3x4"], ["conv", "1x4x9,4x3x4x4"]] {
+        assert_eq!(tool(&["bench", "--op", wrong[0], "--shape", wrong[1]]).code, 2, "{wrong:?}");
+    }
+}
+
 /// Launches of one run, whatever the kernels.
 fn launches(document: &Json) -> u64 {
     let kernels = document["kernels"].as_array().unwrap();

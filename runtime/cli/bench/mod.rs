@@ -29,8 +29,9 @@ pub struct Args {
     /// Time one op instead of a model. Copies between host and device are not counted.
     #[arg(long, value_enum, requires = "shape")]
     op: Option<OpArg>,
-    /// Shape of the op.
-    #[arg(long, value_name = "MxKxN", requires = "op", value_parser = Shape::parse)]
+    /// Shape of the op: of a linear MxKxN, of a convolution the sizes of its input and weight, and perhaps a stride, such
+    /// as 1x64x56x56,64x64x3x3,2.
+    #[arg(long, value_name = "SHAPE", requires = "op", value_parser = Shape::parse)]
     shape: Option<Shape>,
     /// Dtype of the op.
     #[arg(long, value_enum, default_value = "f32", requires = "op")]

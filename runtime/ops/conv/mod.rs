@@ -3,8 +3,10 @@
 //! `aten.convolution.default`, and what training graphs call: `conv1d`, `conv2d`, `conv3d` with numbers or `same`
 //! and `valid` as padding, and `conv_transpose1d` to `3d`. The input has sizes `[batch, channels, ...]` or no batch
 //! dim; the weight `[out, in / groups, ...]` (transposed: `[in, out / groups, ...]`) and may be computed at run
-//! time. Floats of one dtype; sums in 32 bits on the device. A 1x1 kernel over single steps is a matrix product.
+//! time. Floats of one dtype; sums in 32 bits on the device. A 1x1 kernel over single steps is a matrix product; all
+//! others have kernels of their own (see `direct`), which read the input where it is.
 
+mod direct;
 mod eval;
 mod geometry;
 
@@ -12,14 +14,12 @@ pub use geometry::Geometry;
 
 use super::{
     Args, Lowering, Meta, Op, Operand, Tensor,
-    fill::fill,
+    epilogue::Epilogue,
     matmul,
     product::{Columns, Product},
 };
-use crate::{
-    base::{Error, HostTensor, Result, Scalar, shape},
-    shader::kernels,
-};
+use crate::base::{Error, HostTensor, Result, shape};
+use direct::Direct;
 
 /// The family.
 pub struct Conv;
@@ -65,136 +65,74 @@ impl Op for Conv {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let geometry = Geometry::new(args, Operand::meta)?;
-        let x = cx.live(args.tensor("input")?)?;
-        let weight = cx.live(args.tensor("weight")?)?;
-        let weight = cx.contiguous(&weight)?;
-        let bias = match args.opt_tensor("bias")? {
-            Some(bias) => {
-                let bias = cx.live(bias)?;
-                Some(cx.contiguous(&bias)?)
-            }
-            None => None,
-        };
-        let y = cx.output(&outs[0])?;
-        let call = Call { geometry, x, weight, bias, y: y.clone() };
-        if y.numel() > 0 {
-            call.emit(cx)?;
-        }
-        Ok(vec![y])
+        Ok(vec![lower(args, &outs[0], Epilogue::NONE, cx)?])
     }
 }
 
-/// A convolution to be emitted; the weight and the bias are contiguous.
-struct Call {
-    geometry: Geometry,
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    y: Tensor,
+/// Emits a convolution and what follows it.
+pub(super) fn lower(
+    args: &Args<Operand>,
+    out: &Meta,
+    epilogue: Epilogue,
+    cx: &mut Lowering<'_>,
+) -> Result<Tensor> {
+    let geometry = Geometry::new(args, Operand::meta)?;
+    if out.sizes.contains(&0) {
+        return cx.output(out);
+    }
+    let (x, weight) = (cx.live(args.tensor("input")?)?, args.tensor("weight")?);
+    let bias = match args.opt_tensor("bias")? {
+        Some(bias) => {
+            let bias = cx.live(bias)?;
+            Some(cx.contiguous(&bias)?)
+        }
+        None => None,
+    };
+    if is_product(&geometry) {
+        return emit_product(&geometry, (&x, weight, bias), (out, epilogue), cx);
+    }
+    let (y, epilogue) = epilogue.in_place(out, cx)?;
+    let weight = direct::weight(&geometry, weight, cx)?;
+    Direct { geometry, x, weight, bias, y: y.clone(), epilogue }.emit(cx)?;
+    Ok(y)
 }
 
-impl Call {
-    fn emit(self, cx: &mut Lowering<'_>) -> Result<()> {
-        if self.geometry.in_channels == 0 {
-            return self.emit_empty_sum(cx);
+/// Whether each output position mixes the channels of one input position, all of them: a matrix product.
+fn is_product(geometry: &Geometry) -> bool {
+    let Geometry { groups, in_channels, kernel, stride, padding, in_sizes, out_sizes, .. } = geometry;
+    *groups == 1
+        && *in_channels > 0
+        && !geometry.transposed
+        && *kernel == [1; 3]
+        && *stride == [1; 3]
+        && *padding == [0; 3]
+        && in_sizes == out_sizes
+}
+
+/// `y[batch] = W x[batch] + bias`, with positions as columns.
+fn emit_product(
+    geometry: &Geometry,
+    (x, weight, bias): (&Tensor, &Operand, Option<Tensor>),
+    (out, epilogue): (&Meta, Epilogue),
+    cx: &mut Lowering<'_>,
+) -> Result<Tensor> {
+    let &Geometry { batch, in_channels, out_channels, out_sizes, .. } = geometry;
+    let positions = shape::numel(&out_sizes)?;
+    let x_sizes = [batch, in_channels, positions];
+    let x = match x.viewed(&x_sizes) {
+        Some(x) => x,
+        None => {
+            let x = cx.contiguous(x)?;
+            x.viewed(&x_sizes).ok_or_else(|| Error::internal("a contiguous input is no matrix"))?
         }
-        if self.is_product() { self.emit_product(cx) } else { self.emit_direct(cx) }
-    }
-
-    /// A sum over no channels leaves the bias.
-    fn emit_empty_sum(self, cx: &mut Lowering<'_>) -> Result<()> {
-        let Some(bias) = self.bias else { return fill(cx, &self.y, Scalar::Float(0.0)) };
-        let rank = self.geometry.rank;
-        let sizes = [&bias.sizes[..], &vec![1; rank]].concat();
-        let strides = [&[1][..], &vec![0; rank]].concat();
-        let bias = bias.restrided(sizes, strides, 0).broadcast_to(&self.y.sizes)?;
-        cx.copy(&bias, &self.y)
-    }
-
-    /// Whether each output position mixes the channels of one input position, all of them: a matrix product.
-    fn is_product(&self) -> bool {
-        let Geometry { groups, kernel, stride, padding, in_sizes, out_sizes, .. } = &self.geometry;
-        *groups == 1
-            && !self.geometry.transposed
-            && *kernel == [1; 3]
-            && *stride == [1; 3]
-            && *padding == [0; 3]
-            && in_sizes == out_sizes
-    }
-
-    /// `y[batch] = W x[batch] + bias`, with positions as columns.
-    fn emit_product(self, cx: &mut Lowering<'_>) -> Result<()> {
-        let Geometry { batch, in_channels, out_channels, out_sizes, .. } = self.geometry;
-        let positions = shape::numel(&out_sizes)?;
-        let x_sizes = [batch, in_channels, positions];
-        let x = match self.x.viewed(&x_sizes) {
-            Some(x) => x,
-            None => {
-                let x = cx.contiguous(&self.x)?;
-                x.viewed(&x_sizes).ok_or_else(|| Error::internal("a contiguous input is no matrix"))?
-            }
-        };
-        let weight = self.weight.restrided(vec![out_channels, in_channels], vec![in_channels, 1], 0);
-        let mut product = Product::new(weight, Columns::Live(x));
-        product.bias = self.bias.map(|bias| bias.restrided(vec![out_channels, 1], vec![1, 0], 0));
-        let y_sizes = [batch, out_channels, positions];
-        let y = self.y.restrided(y_sizes.to_vec(), shape::contiguous_strides(&y_sizes), 0);
-        product.emit(cx, &y)
-    }
-
-    fn emit_direct(self, cx: &mut Lowering<'_>) -> Result<()> {
-        use kernels::conv::{Axes, Operands, Spec, TileC};
-        let geometry = &self.geometry;
-        let tile = if geometry.out_channels > 1 { 4 } else { 1 };
-        let axes = Axes {
-            dtype: float_axis!(conv, self.x.element)?,
-            tile_c: if tile == 4 { TileC::TileC4 } else { TileC::TileC1 },
-        };
-        let [kernel_d, kernel_h, kernel_w] = geometry.kernel.map(|size| size as u32);
-        let spec = Spec {
-            round_mode: cx.round_mode(self.y.dtype, self.y.element),
-            kernel_d,
-            kernel_h,
-            kernel_w,
-            transposed: u32::from(geometry.transposed),
-            has_bias: u32::from(self.bias.is_some()),
-            ..Spec::default()
-        };
-        let [depth, height, width] = geometry.out_sizes;
-        let positions = shape::numel(&[depth, height, width.div_ceil(4)])?;
-        let tiles = geometry.groups * geometry.out_channels.div_ceil(tile);
-        let groups = [positions.div_ceil(spec.local_x as usize), tiles, geometry.batch];
-        let groups = groups.map(|groups| u32::try_from(groups).unwrap_or(u32::MAX));
-        let weight = self.weight.region();
-        let bias = self.bias.as_ref().map_or(weight, Tensor::region);
-        let operands = Operands { x: self.x.region(), weight, bias, y: self.y.region() };
-        let terms = geometry.in_channels / geometry.groups.max(1) * geometry.kernel.iter().product::<usize>();
-        let ops = 2 * self.y.numel() as u64 * terms as u64;
-        let dispatch = kernels::conv::dispatch(axes, spec, operands, self.params(), groups, cx.label());
-        cx.emit(dispatch.of_ops(ops))
-    }
-
-    fn params(&self) -> kernels::conv::Params {
-        let geometry = &self.geometry;
-        let numbers = |sizes: [usize; 3]| sizes.map(|size| size as u32);
-        let mut x_strides = [0; 5];
-        let first = usize::from(!geometry.is_batched);
-        for (dim, &stride) in self.x.strides.iter().enumerate() {
-            // Batch and channels stand in front, the spatial dims at the end.
-            let at = if dim + first < 2 { dim + first } else { 5 - (self.x.strides.len() - dim) };
-            x_strides[at] = stride as u32;
-        }
-        kernels::conv::Params {
-            groups: geometry.groups as u32,
-            in_channels: geometry.in_channels as u32,
-            out_channels: geometry.out_channels as u32,
-            in_sizes: numbers(geometry.in_sizes),
-            out_sizes: numbers(geometry.out_sizes),
-            strides: numbers(geometry.stride),
-            padding: numbers(geometry.padding),
-            dilation: numbers(geometry.dilation),
-            x_strides,
-        }
-    }
+    };
+    let weight = cx.live(weight)?;
+    let weight = cx.contiguous(&weight)?;
+    let weight = weight.restrided(vec![out_channels, in_channels], vec![in_channels, 1], 0);
+    let mut product = Product::new(weight, Columns::Live(x));
+    product.bias = bias.map(|bias| bias.restrided(vec![out_channels, 1], vec![1, 0], 0));
+    let y_sizes = [batch, out_channels, positions];
+    let y = epilogue.join(&mut product, out, &y_sizes, cx)?;
+    product.emit(cx, &y.restrided(y_sizes.to_vec(), shape::contiguous_strides(&y_sizes), 0))?;
+    Ok(y)
 }

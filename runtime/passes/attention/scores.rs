@@ -1,7 +1,10 @@
 //! From the operand of a softmax back to the product of queries and keys.
 
 use super::{Reason, View, Weights, product};
-use crate::ir::{Arg, Node, ValueId};
+use crate::{
+    ir::{Arg, Node, ValueId},
+    passes::is_unscaled,
+};
 
 /// What the scores are made of.
 pub struct Scores {
@@ -65,11 +68,10 @@ fn masked(view: &View<'_>, node: &Node, has_leading_dims: bool) -> Option<(Value
     let is_scores = |value: ValueId| view.tensor(value) == view.tensor(out) && leads_to_product(view, value);
     match node.op.as_str() {
         "aten.add.Tensor" => {
-            let is_one = |alpha: &Arg| matches!(alpha, Arg::Int(1) | Arg::None) || *alpha == Arg::Float(1.0);
             let (left, right) = (node.value_arg("self")?, node.value_arg("other")?);
             let (from, mask) = if is_scores(left) { (left, right) } else { (right, left) };
             let fits = is_scores(from) && view.dtype(mask) == view.dtype(out);
-            (fits && node.arg("alpha").is_none_or(is_one)).then_some((from, mask, None))
+            (fits && is_unscaled(node)).then_some((from, mask, None))
         }
         "aten.where.self" | "aten.where.ScalarSelf" => {
             let (mask, from) = (node.value_arg("condition")?, node.value_arg("other")?);

@@ -11,6 +11,7 @@ use crate::{
     base::{DType, SymExpr},
     ir::{Arg, Constness, Effect, Graph, IntArg, Node, ValueId, effect_of},
     ops::QuantizeCall,
+    passes::is_unscaled,
 };
 
 /// Zero points beyond this are of no 8-bit code.
@@ -239,7 +240,7 @@ fn difference_of(graph: &Graph, value: ValueId) -> Option<(ValueId, Option<Facto
         return is_codes.then_some((codes, None, nodes));
     }
     let node = defined_by(graph, value).filter(|node| {
-        ["aten.sub.Tensor", "aten.sub.Scalar"].contains(&node.op.as_str()) && node.arg("alpha").is_none()
+        ["aten.sub.Tensor", "aten.sub.Scalar"].contains(&node.op.as_str()) && is_unscaled(node)
     })?;
     let (codes, mut nodes) = converted(graph, node.value_arg("self")?)?;
     let zero = match node.arg("other")? {

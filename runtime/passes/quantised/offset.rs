@@ -4,14 +4,11 @@
 //! torchao writes this where the exporting CPU multiplies unsigned with signed bytes only. The kernels here choose
 //! their own offsets.
 
-use super::{
-    tail::is_plain,
-    weight::{defined_by, dtype_of, first_value, is_codes, is_conversion, number_of},
-};
+use super::weight::{defined_by, dtype_of, first_value, is_codes, is_conversion, number_of};
 use crate::{
     base::{DType, Result},
     ir::{Arg, Constness, Graph, Node, NodeId, Patch, ValueId},
-    passes::{FoldLimits, dead_code, evaluate::Evaluator},
+    passes::{FoldLimits, dead_code, evaluate::Evaluator, is_unscaled},
 };
 
 /// What makes an int8 code unsigned.
@@ -48,7 +45,7 @@ struct Finder<'a> {
 impl Finder<'_> {
     /// The signed codes and the weight of the product that the difference `node` is.
     fn operands(&mut self, node: &Node) -> Option<[ValueId; 2]> {
-        if node.op != *"aten.sub.Tensor" || !is_plain(node) {
+        if node.op != *"aten.sub.Tensor" || !is_unscaled(node) {
             return None;
         }
         let (product, sums) = (node.value_arg("self")?, node.value_arg("other")?);
@@ -68,7 +65,7 @@ impl Finder<'_> {
         };
         let raised = cast(value, DType::U8)?;
         let sum = defined_by(self.graph, raised)?;
-        let is_sum = matches!(sum.op.as_str(), "aten.add.Tensor" | "aten.add.Scalar") && is_plain(sum);
+        let is_sum = matches!(sum.op.as_str(), "aten.add.Tensor" | "aten.add.Scalar") && is_unscaled(sum);
         let added = sum.arg("other").and_then(number_of);
         if !is_sum || added != Some(OFFSET as f64) {
             return None;

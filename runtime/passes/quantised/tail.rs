@@ -11,6 +11,7 @@ use crate::{
     base::DType,
     ir::{Arg, Effect, Graph, Node, OutputSource, ValueId, effect_of},
     ops::QuantizeCall,
+    passes::is_unscaled,
 };
 
 /// Gives the elements of a value, if it is constant and can be evaluated.
@@ -164,7 +165,7 @@ impl Walk<'_> {
         let operand = other_operand(node, value);
         let taken = match (node.op.as_str(), operand) {
             ("aten.mul.Tensor", Some(factor)) if is_free => self.multiplies(factor, numbers),
-            ("aten.add.Tensor", Some(bias)) if is_free && self.allowed.bias && is_plain(node) => {
+            ("aten.add.Tensor", Some(bias)) if is_free && self.allowed.bias && is_unscaled(node) => {
                 self.seen.bias = self.columns(bias, numbers);
                 self.seen.bias.is_some()
             }
@@ -236,11 +237,6 @@ fn other_operand(node: &Node, value: ValueId) -> Option<ValueId> {
     let (left, right) = (node.value_arg("self")?, node.value_arg("other")?);
     let other = if left == value { right } else { left };
     (other != value).then_some(other)
-}
-
-/// Whether an `add` or `sub` has no factor.
-pub(super) fn is_plain(node: &Node) -> bool {
-    matches!(node.arg("alpha"), None | Some(Arg::None | Arg::Int(1)))
 }
 
 /// What a quantise with constants says, where one scale serves all elements.

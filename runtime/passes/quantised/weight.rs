@@ -5,6 +5,7 @@ use crate::{
     base::DType,
     ir::{Arg, Effect, Graph, Node, TensorType, ValueId, effect_of},
     ops::QuantizeCall,
+    passes::is_unscaled,
 };
 
 /// A scale or zero point.
@@ -334,8 +335,7 @@ fn difference_of(graph: &Graph, value: ValueId) -> Option<(ValueId, Option<Value
     if codes_as_floats(graph, value).is_some() {
         return Some((value, None, None));
     }
-    let node = defined_by(graph, value)
-        .filter(|node| node.op == *"aten.sub.Tensor" && node.arg("alpha").is_none())?;
+    let node = defined_by(graph, value).filter(|node| node.op == *"aten.sub.Tensor" && is_unscaled(node))?;
     let (floats, zero) = (node.value_arg("self")?, node.value_arg("other")?);
     codes_as_floats(graph, floats)?;
     Some((floats, Some(zero), Some(node.name.clone())))
