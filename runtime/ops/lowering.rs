@@ -1,4 +1,4 @@
-//! Where dispatches are made: storages, constants, and the moves that every op needs.
+//! What a plan collects while its nodes are lowered: storages, constants, and the moves that every op needs.
 //!
 //! A [`Lowering`] collects what one plan does, node by node, as plain data. It knows the device's profile and
 //! no device. Offsets into tensors are 32 bits wide in kernels, so no tensor has more than 2^32 - 1 elements.
@@ -442,73 +442,6 @@ impl<'p> Lowering<'p> {
         };
         Region { storage, offset_bytes: 0, len_bytes: STATUS_BYTES, element_bytes: 4 }
     }
-
-    /// Adds a dispatch; one without work is left out.
-    ///
-    /// # Errors
-    /// When an operand is larger than a descriptor of this device reaches, there are too many groups, or a group is too
-    /// large.
-    pub fn emit(&mut self, dispatch: Dispatch) -> Result<()> {
-        if dispatch.groups.contains(&0) {
-            return Ok(());
-        }
-        self.check_work_group(&dispatch)?;
-        if let Some(axis) = (0..3).find(|&axis| dispatch.groups[axis] > self.profile.max_groups[axis]) {
-            return Err(Error::unsupported(format!(
-                "needs {} work groups on axis {axis}; this device takes {}",
-                dispatch.groups[axis], self.profile.max_groups[axis]
-            )));
-        }
-        // A descriptor starts at an aligned offset at or before the operand, so the slack counts too.
-        let slack = self.profile.storage_offset_alignment_bytes.saturating_sub(4);
-        for operand in &dispatch.operands {
-            let needs_descriptor = self.profile.access == crate::shader::Access::Ssbo;
-            let start_slack =
-                if operand.region.offset_bytes % self.profile.storage_offset_alignment_bytes.max(1) == 0 {
-                    0
-                } else {
-                    slack
-                };
-            if needs_descriptor
-                && operand.region.len_bytes + start_slack > self.profile.max_storage_buffer_range_bytes
-            {
-                let name = self
-                    .storages
-                    .get(operand.region.storage.0 as usize)
-                    .map_or("?", |storage| storage.name.as_str());
-                return Err(Error::unsupported(format!(
-                    "tensor `{name}` takes {} bytes here; a binding of this device reaches {} (maxStorageBufferRange)",
-                    operand.region.len_bytes, self.profile.max_storage_buffer_range_bytes
-                )));
-            }
-        }
-        for written in dispatch.operands.iter().filter(|operand| operand.access.writes()) {
-            let storage = written.region.storage;
-            let is_apart = |tensor: &Tensor| tensor.storage != storage;
-            self.sources.retain(|made, sources| *made != storage && sources.iter().all(is_apart));
-        }
-        self.dispatches.push(dispatch);
-        Ok(())
-    }
-
-    /// Groups for `invocations` of one-dimensional work with `local_x` in a group, spread over x and y.
-    /// Kernels compute the flat id with `flat_group_id()`, and must skip ids past the end.
-    ///
-    /// # Errors
-    /// When even both axes do not hold them.
-    pub fn groups_1d(&self, invocations: usize, local_x: u32) -> Result<[u32; 3]> {
-        let groups = invocations.div_ceil(local_x.max(1) as usize);
-        let max_x = self.profile.max_groups[0].max(1) as usize;
-        if groups <= max_x {
-            return Ok([groups as u32, 1, 1]);
-        }
-        let rows = groups.div_ceil(max_x);
-        if rows > self.profile.max_groups[1] as usize {
-            return Err(Error::unsupported(format!(
-                "needs {groups} work groups; this device takes {max_x} x {}",
-                self.profile.max_groups[1]
-            )));
-        }
-        Ok([groups.div_ceil(rows) as u32, rows as u32, 1])
-    }
 }
+
+mod launch;

@@ -1,12 +1,8 @@
-//! Choices and work: which way a launch takes on the device, and what it is estimated to cost.
+//! Choices: which way a launch takes on the device, and how much work one launch has.
 
-use super::Lowering;
 use crate::{
     base::{Error, Result},
-    shader::{
-        Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Dispatch, Family, Need, Needs, Way,
-        work_groups,
-    },
+    shader::{Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Family, Need, Needs, Way, work_groups},
 };
 
 /// Work-group shapes of kernels whose invocations take a tile each.
@@ -156,28 +152,4 @@ pub fn rows_at_once(profile: &DeviceProfile, key: &ChoiceKey, tile: usize) -> us
     let ops_a_row = ChoiceKey { m: 1, ..*key }.ops().max(1);
     let rows = usize::try_from(profile.submission_ops / ops_a_row).unwrap_or(usize::MAX);
     (rows / tile * tile).max(tile)
-}
-
-impl Lowering<'_> {
-    /// Fails when a work group of `dispatch` has more invocations or shared memory than the device takes.
-    pub(super) fn check_work_group(&self, dispatch: &Dispatch) -> Result<()> {
-        let Some(template) = dispatch.kernel.info() else { return Ok(()) };
-        let sizes = dispatch.local_size();
-        let invocations: u32 = sizes.iter().product();
-        let profile = self.profile();
-        let fits = sizes.iter().zip(profile.max_group_size).all(|(&size, most)| size <= most);
-        if invocations > profile.max_invocations || !fits {
-            return Err(Error::unsupported(format!(
-                "kernel {} runs work groups of {sizes:?} invocations; this device takes {} and {:?} an axis",
-                template.name, profile.max_invocations, profile.max_group_size
-            )));
-        }
-        if template.shared_bytes > profile.max_shared_bytes {
-            return Err(Error::unsupported(format!(
-                "kernel {} takes {} bytes of shared memory; this device has {}",
-                template.name, template.shared_bytes, profile.max_shared_bytes
-            )));
-        }
-        Ok(())
-    }
 }
