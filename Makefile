@@ -30,7 +30,7 @@ test-swiftshader: ## device, kernel and float32 fixture tests on SwiftShader, th
 	@scripts/setup.sh tests
 	@scripts/env.sh swiftshader $(CARGO) test --test gpu --test kernels $(ARGS)
 	@scripts/env.sh swiftshader $(CARGO) test --test fixtures $(ARGS) -- f32::
-	@scripts/env.sh swiftshader $(CARGO) test --test choices --test integer_dots $(ARGS) -- work_group
+	@scripts/env.sh swiftshader $(CARGO) test --test choices --test integer_dots $(ARGS) -- work_group texels
 
 random-long: ## 2,000 random programs: host before and after all passes, and device (tests run 100)
 	@scripts/setup.sh tests

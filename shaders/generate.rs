@@ -230,8 +230,7 @@ fn operands(text: &mut String, index: &Index) {
     let mut list = String::new();
     for operand in &index.operands {
         let name = rust_name(&operand.name);
-        let _ =
-            writeln!(fields, "/// Operand, {}.\npub {name}: Region,", operand.access.replace('_', " and "));
+        let _ = writeln!(fields, "/// Operand, {}.\npub {name}: Region,", operand.access.replace('_', " "));
         let _ = write!(
             list,
             "Operand {{ region: self.{name}, access: OperandAccess::{} }}, ",

@@ -14,7 +14,7 @@ use vkdelegate::{
     DType, Delegate, Gpu, GpuOptions, HostTensor, Outputs, Precision, Program, TuneOptions, Tuning, Value,
     convolution_program,
     delegate::Context,
-    gpu::CapsOverride,
+    gpu::{self, CapsOverride},
     graph::GraphBuilder,
     linear_program,
     ops::lanes_share,
@@ -53,6 +53,19 @@ fn live(m: usize, k: usize, n: usize) -> Program {
     let a = graph.input("a", DType::F32, &[3, m, k]).unwrap();
     let b = graph.input("b", DType::F32, &[3, k, n]).unwrap();
     let y = graph.call("aten.bmm.default", [("self", a.into()), ("mat2", b.into())]).unwrap();
+    graph.output(y);
+    graph.build().unwrap()
+}
+
+/// A sum of two products, of which the second adds to what the first left; the first operand is a result.
+fn sums(m: usize, k: usize, n: usize) -> Program {
+    let mut graph = GraphBuilder::new("sums");
+    let x = graph.input("x", DType::F32, &[m, k]).unwrap();
+    let b = graph.input("b", DType::F32, &[k, n]).unwrap();
+    let a = graph.call("aten.neg.default", [("self", x.into())]).unwrap();
+    let first = graph.call("aten.mm.default", [("self", a.into()), ("mat2", b.into())]).unwrap();
+    let second = graph.call("aten.mm.default", [("self", x.into()), ("mat2", b.into())]).unwrap();
+    let y = graph.call("aten.add.Tensor", [("self", first.into()), ("other", second.into())]).unwrap();
     graph.output(y);
     graph.build().unwrap()
 }
@@ -133,6 +146,76 @@ fn tiles_of_floats_give_the_same_bits_whatever_their_height() {
         }
         // Phones have two heights, and CPUs more.
         assert!(ways >= if profile.class == DeviceClass::Cpu { 3 } else { 2 }, "{}: {ways}", subject.name);
+    }
+}
+
+/// A device of Adreno's class, whose views take `max_texels` texels, under both kinds of validation.
+fn adreno(max_texels: Option<u64>) -> Arc<Context> {
+    let overrides = CapsOverride {
+        class: Some(gpu::DeviceClass::Adreno7xx),
+        max_texel_buffer_elems: max_texels,
+        ..CapsOverride::default()
+    };
+    let options = GpuOptions { overrides, validation: true, sync_validation: true, ..GpuOptions::default() };
+    Context::open(options, Some(Access::Ssbo)).unwrap()
+}
+
+/// Texels give what storage buffers give, for tiles that are not full, batches, columns past the end, sums on top of what
+/// is there, and operands that dispatches before wrote; and views go with their recordings.
+#[test]
+fn texels_give_the_bits_of_storage_buffers() {
+    let _turn = device::turn();
+    let context = adreno(None);
+    let gpu = Gpu::from_context(Arc::clone(&context));
+    let linear = |m, k, n| linear_program(m, k, n, 1, DType::F32).unwrap();
+    let has_halves = context.profile().features.contains(Need::Storage16Bit);
+    const WIDE: usize = 2;
+    let programs =
+        [linear(13, 68, 50), linear(8, 4, 1), linear(37, 40, 300), live(11, 36, 32), sums(19, 24, 12)];
+    for (number, program) in programs.into_iter().enumerate() {
+        // Without 16-bit storage, halves are 32-bit floats too.
+        for precision in [Precision::F32, Precision::F16].into_iter().take(1 + usize::from(has_halves)) {
+            let subject = Subject {
+                name: format!("{number} {precision:?}"),
+                ..Subject::new("", program.clone(), precision)
+            };
+            let default = subject.build(&gpu, Choices::default());
+            let names: Vec<String> = choices::taken(default.session()).into_keys().collect();
+            let run = |way: &str| {
+                let mut choices = Choices::default();
+                names.iter().for_each(|name| choices.set(name, format!("{way} 32x1")));
+                let mut delegate = subject.build(&gpu, choices);
+                let taken = choices::taken(delegate.session());
+                assert!(!taken.is_empty() && taken.values().all(|taken| taken.starts_with(way)), "{taken:?}");
+                let got = subject.run(&mut delegate);
+                assert_eq!(context.gpu().counters().buffer_views > 0, way == "texels8", "{way}");
+                got
+            };
+            assert!(run("texels8") == run("rows4"), "{}", subject.name);
+            // Halves are texels by default where a group has one tile; 32-bit floats come as fast by storage buffers.
+            let is_default =
+                choices::taken(default.session()).values().all(|taken| taken.starts_with("texels8 "));
+            let is_wide = number == WIDE;
+            assert_eq!(is_default, precision == Precision::F16 && is_wide, "{}", subject.name);
+            assert_eq!(context.gpu().counters().buffer_views, 0);
+        }
+    }
+    assert_eq!(context.gpu().validation_messages(), [""; 0]);
+}
+
+/// Views are of 65536 texels on some devices, and storage buffers of more.
+#[test]
+fn what_no_view_holds_is_read_by_storage_buffers() {
+    let _turn = device::turn();
+    let context = adreno(Some(544));
+    let gpu = Gpu::from_context(Arc::clone(&context));
+    for (m, is_small) in [(8, true), (64, false)] {
+        let program = linear_program(m, 64, 16, 1, DType::F32).unwrap();
+        let subject = Subject::new(format!("{m} rows"), program, Precision::F32);
+        let default = subject.build(&gpu, Choices::default());
+        let ways = choices::offers(default.session(), context.profile()).into_values().flatten();
+        let has_texels = ways.flatten().any(|name| name.starts_with("texels8"));
+        assert_eq!(has_texels, is_small, "{m} rows");
     }
 }
 
@@ -378,9 +461,13 @@ fn a_wrong_candidate_is_named_and_never_runs_again() {
     let shape = format!(" {}x{}", broken[0], broken.get(1).unwrap_or(&1));
     let offers = choices::offers(default.session(), device::context().profile());
     let names = offers.into_values().flatten().flatten();
-    let expected: BTreeSet<String> = names
-        .filter(|name| name.ends_with(&shape) && name.starts_with("lanes") == (kernel == "matmul_lanes"))
-        .collect();
+    let ways = match kernel {
+        "matmul_lanes" => "lanes",
+        "matmul_texel" => "texels",
+        _ => "rows",
+    };
+    let expected: BTreeSet<String> =
+        names.filter(|name| name.ends_with(&shape) && name.starts_with(ways)).collect();
     let fresh = Gpu::open(GpuOptions::default()).unwrap();
     fresh.context().break_work_group(kernel, &broken);
     let patient = TuneOptions { budget: Duration::from_secs(3600), ..TuneOptions::default() };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use half::{bf16, f16};
 use vkdelegate::gpu::{
-    BufferBinding, DispatchDesc, Gpu, GpuOptions, PipelineDesc, RecorderDesc, StagingBuffer, StagingDesc,
-    StagingDirection,
+    BindingKind, BufferBinding, DispatchDesc, Gpu, GpuOptions, PipelineDesc, RecorderDesc, StagingBuffer,
+    StagingDesc, StagingDirection,
 };
 use vkdelegate::shader::kernels::{attention_query, copy, predicate, unary};
 use vkdelegate::shader::{Access, Dispatch, Need, OperandAccess, Region, StorageId, spirv};
@@ -33,7 +33,8 @@ fn run(gpu: &Gpu, access: Access, dispatch: &Dispatch, contents: &[Vec<u8>]) -> 
             Access::Bda => push.extend(buffer.device_address().expect("an address").to_le_bytes()),
             Access::Ssbo => {
                 push.extend(0u32.to_le_bytes());
-                bindings.push(BufferBinding { buffer, offset_bytes: 0, size_bytes: buffer.size_bytes() });
+                let size_bytes = buffer.size_bytes();
+                bindings.push(BufferBinding { buffer, offset_bytes: 0, size_bytes, texels: None });
             }
         }
     }
@@ -45,7 +46,7 @@ fn run(gpu: &Gpu, access: Access, dispatch: &Dispatch, contents: &[Vec<u8>]) -> 
             spirv: &spirv(dispatch.kernel, access).unwrap(),
             spec: &dispatch.spec,
             push_bytes: layout.size_bytes,
-            storage_buffers: u32::try_from(bindings.len()).unwrap(),
+            bindings: &vec![BindingKind::Storage; bindings.len()],
         })
         .unwrap();
     let mut recorder = gpu.record(&RecorderDesc { name: "test", timestamps: false }).unwrap();

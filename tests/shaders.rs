@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use reflect::{Reflection, reflect};
-use vkdelegate::shader::{Access, KernelRef, Need, Template, TemplateId, Variant, kernels, spirv};
+use vkdelegate::shader::{
+    Access, KernelRef, Need, OperandAccess, Template, TemplateId, Variant, kernels, spirv,
+};
 
 #[path = "../tools/make-shaders/src/reflect.rs"]
 mod reflect;
@@ -94,7 +96,7 @@ fn declared_needs_cover_the_capabilities_exactly() {
 /// The need that allows a capability; `None` for what Vulkan 1.1 always has.
 fn need_of(capability: &str) -> Result<Option<Need>, String> {
     Ok(Some(match capability {
-        "Shader" => return Ok(None),
+        "Shader" | "SampledBuffer" => return Ok(None),
         "PhysicalStorageBufferAddresses" => Need::BufferDeviceAddress,
         "StorageBuffer16BitAccess" => Need::Storage16Bit,
         "StorageBuffer8BitAccess" => Need::Storage8Bit,
@@ -158,6 +160,9 @@ fn bindings_are_the_operands_and_inputs_are_readonly() {
                 format!("{} is not as declared", operand.name)
             })?;
             ensure(binding.writeonly != operand.access.reads(), || {
+                format!("{} is not as declared", operand.name)
+            })?;
+            ensure(binding.texels == (operand.access == OperandAccess::ReadTexels), || {
                 format!("{} is not as declared", operand.name)
             })?;
         }
@@ -330,7 +335,7 @@ fn the_return_check_sees_one() {
 #[test]
 fn a_dispatch_carries_operands_parameters_and_spec_constants() {
     use kernels::copy;
-    use vkdelegate::shader::{OperandAccess, Region, StorageId};
+    use vkdelegate::shader::{Region, StorageId};
     let region = |id| Region { storage: StorageId(id), offset_bytes: 16, len_bytes: 64, element_bytes: 4 };
     let params =
         copy::Params { n_elems: 5, x_start: 9, sizes: [1, 1, 1, 1, 1, 1, 1, 5], ..Default::default() };

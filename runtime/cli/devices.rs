@@ -50,6 +50,8 @@ fn describe_json(device: &DeviceInfo) -> Json {
         "limits": {
             "max_storage_buffer_range_bytes": limits.max_storage_buffer_range_bytes,
             "min_storage_buffer_offset_alignment_bytes": limits.min_storage_buffer_offset_alignment_bytes,
+            "max_texel_buffer_elems": limits.max_texel_buffer_elems,
+            "min_texel_buffer_offset_alignment_bytes": limits.min_texel_buffer_offset_alignment_bytes,
             "max_memory_allocation_bytes": limits.max_memory_allocation_bytes,
             "max_buffer_bytes": limits.max_buffer_bytes,
             "max_group_count": limits.max_group_count,

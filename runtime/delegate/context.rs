@@ -121,6 +121,9 @@ fn class_from_environment() -> Result<Option<DeviceClass>> {
     }
 }
 
+/// Bytes of 4 elements of 32 bits.
+const LARGEST_TEXEL_BYTES: u64 = 16;
+
 /// Descriptors go through the texture cache on phones; device addresses skip the bounds checks that Vulkan on the
 /// CPU makes for every lane.
 fn profile_of(gpu: &Gpu, access: Option<Access>, class: Option<DeviceClass>) -> Result<DeviceProfile> {
@@ -149,7 +152,11 @@ fn profile_of(gpu: &Gpu, access: Option<Access>, class: Option<DeviceClass>) -> 
             && class.has_fast_packed_dot(caps.dot_product.unsigned_accelerated),
         max_storage_buffer_range_bytes: limits.max_storage_buffer_range_bytes,
         max_buffer_bytes: limits.max_buffer_bytes.min(limits.max_memory_allocation_bytes),
-        storage_offset_alignment_bytes: limits.min_storage_buffer_offset_alignment_bytes.max(4),
+        storage_offset_alignment_bytes: limits
+            .min_storage_buffer_offset_alignment_bytes
+            .max(limits.min_texel_buffer_offset_alignment_bytes)
+            .max(LARGEST_TEXEL_BYTES),
+        max_texel_buffer_elems: limits.max_texel_buffer_elems,
         max_groups: limits.max_group_count,
         max_invocations: limits.max_group_invocations,
         max_group_size: limits.max_group_size,

@@ -17,8 +17,10 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    gpu::{Pipeline, PipelineDesc},
-    shader::{self, Access, Bundle, BundleError, Dispatch, KernelRef, TemplateId},
+    gpu::{BindingKind, Pipeline, PipelineDesc},
+    shader::{
+        self, Access, Bundle, BundleError, Dispatch, KernelRef, OperandAccess, OperandInfo, TemplateId,
+    },
 };
 
 /// What tells pipelines apart.
@@ -140,13 +142,19 @@ impl Context {
             fault::break_arithmetic(&mut spirv)?;
         }
         let spirv = shader::specialise(spirv, &dispatch.spec);
+        let kind = |operand: &OperandInfo| match operand.access {
+            OperandAccess::ReadTexels => BindingKind::Texels,
+            _ => BindingKind::Storage,
+        };
+        let bound = if access == Access::Ssbo { template.operands } else { &[] };
+        let bindings: Vec<BindingKind> = bound.iter().map(kind).collect();
         let spec: Vec<String> = dispatch.spec.iter().map(|(id, value)| format!("{id}={value}")).collect();
         let pipeline = self.gpu().create_pipeline(&PipelineDesc {
             name: &format!("{} {} {}", template.name, variant.axes, spec.join(" ")),
             spirv: &spirv,
             spec: &dispatch.spec,
             push_bytes: push.size_bytes,
-            storage_buffers: if access == Access::Ssbo { template.operands.len() as u32 } else { 0 },
+            bindings: &bindings,
         });
         pipeline.map_err(|error| Error::from(error).at_node(&dispatch.label))
     }

@@ -8,9 +8,12 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    gpu::{Buffer, BufferBinding, CopyRegion, DispatchDesc, Recorder, RecorderDesc, Recording, Scope},
+    gpu::{
+        Buffer, BufferBinding, CopyRegion, DispatchDesc, Recorder, RecorderDesc, Recording, Scope,
+        TexelFormat,
+    },
     plan::{self, PlannedOutput},
-    shader::{Access, Dispatch},
+    shader::{Access, Dispatch, OperandAccess},
 };
 
 /// Records one run of `plan`: what goes into each submission.
@@ -122,7 +125,16 @@ impl Writer<'_> {
                     push.extend_from_slice(
                         &((slack / u64::from(operand.region.element_bytes.max(1))) as u32).to_le_bytes(),
                     );
-                    bindings.push(binding(buffer, start - slack, operand.region.len_bytes + slack));
+                    let len_bytes = operand.region.len_bytes + slack;
+                    bindings.push(match operand.access {
+                        OperandAccess::ReadTexels => BufferBinding {
+                            buffer,
+                            offset_bytes: start - slack,
+                            size_bytes: len_bytes,
+                            texels: Some(texel_format(operand.region.element_bytes)?),
+                        },
+                        _ => binding(buffer, start - slack, len_bytes),
+                    });
                 }
             }
         }
@@ -143,5 +155,14 @@ impl Writer<'_> {
 /// A binding of at least one word: an operand that a kernel never touches may be empty, a descriptor may not.
 fn binding(buffer: &Buffer, offset_bytes: u64, len_bytes: u64) -> BufferBinding<'_> {
     let end = (offset_bytes + len_bytes.max(4)).next_multiple_of(4).min(buffer.size_bytes());
-    BufferBinding { buffer, offset_bytes, size_bytes: end - offset_bytes }
+    BufferBinding { buffer, offset_bytes, size_bytes: end - offset_bytes, texels: None }
+}
+
+/// The format of texels of 4 elements.
+fn texel_format(element_bytes: u32) -> Result<TexelFormat> {
+    match element_bytes {
+        2 => Ok(TexelFormat::Half4),
+        4 => Ok(TexelFormat::Float4),
+        _ => Err(Error::internal(format!("elements of {element_bytes} bytes make no texels"))),
+    }
 }

@@ -81,6 +81,8 @@ pub struct Limits {
     pub max_buffer_bytes: u64,
     /// Largest texel buffer view, in texels.
     pub max_texel_buffer_elems: u64,
+    /// Offsets of texel buffer views are multiples of this.
+    pub min_texel_buffer_offset_alignment_bytes: u64,
     /// Storage buffers that one kernel may bind.
     pub max_storage_buffers: u32,
     /// Work-groups of one dispatch, per axis.
@@ -170,6 +172,7 @@ pub struct CapsOverride {
     pub max_memory_allocation_bytes: Option<u64>,
     pub max_buffer_bytes: Option<u64>,
     pub max_texel_buffer_elems: Option<u64>,
+    pub min_texel_buffer_offset_alignment_bytes: Option<u64>,
     pub max_storage_buffers: Option<u32>,
     pub max_group_count: Option<[u32; 3]>,
     pub max_group_invocations: Option<u32>,
@@ -191,6 +194,7 @@ impl CapsOverride {
             max_shared_memory_bytes: Some(16 << 10),
             max_push_constant_bytes: Some(128),
             max_texel_buffer_elems: Some(65536),
+            min_texel_buffer_offset_alignment_bytes: Some(256),
             ..CapsOverride::default()
         }
     }
@@ -225,8 +229,11 @@ impl CapsOverride {
         limits.max_group_count.iter_mut().zip(counts).for_each(|(limit, to)| lower(limit, Some(to)));
         let sizes = [limits.max_group_invocations; 3];
         limits.max_group_size.iter_mut().zip(sizes).for_each(|(limit, to)| lower(limit, Some(to)));
-        let alignment = &mut limits.min_storage_buffer_offset_alignment_bytes;
-        *alignment = self.min_storage_buffer_offset_alignment_bytes.unwrap_or(1).max(*alignment);
+        let raise = |alignment: &mut u64, to: Option<u64>| *alignment = to.unwrap_or(1).max(*alignment);
+        let storage = self.min_storage_buffer_offset_alignment_bytes;
+        raise(&mut limits.min_storage_buffer_offset_alignment_bytes, storage);
+        let texel = self.min_texel_buffer_offset_alignment_bytes;
+        raise(&mut limits.min_texel_buffer_offset_alignment_bytes, texel);
     }
 }
 
@@ -381,6 +388,7 @@ fn read_limits(
         max_memory_allocation_bytes,
         max_buffer_bytes,
         max_texel_buffer_elems: limits.max_texel_buffer_elements.into(),
+        min_texel_buffer_offset_alignment_bytes: limits.min_texel_buffer_offset_alignment.max(1),
         max_storage_buffers: limits
             .max_per_stage_descriptor_storage_buffers
             .min(limits.max_descriptor_set_storage_buffers),
@@ -462,6 +470,7 @@ mod tests {
                 max_memory_allocation_bytes: 1 << 32,
                 max_buffer_bytes: 1 << 32,
                 max_texel_buffer_elems: 1 << 27,
+                min_texel_buffer_offset_alignment_bytes: 16,
                 max_storage_buffers: 16,
                 max_group_count: [1 << 31, 65535, 65535],
                 max_group_size: [1024, 1024, 64],
@@ -527,6 +536,8 @@ mod tests {
         assert_eq!(limits.max_group_count, [65535; 3]);
         assert_eq!(limits.max_group_size, [128, 128, 64]);
         assert_eq!(limits.min_storage_buffer_offset_alignment_bytes, 256);
+        assert_eq!(limits.min_texel_buffer_offset_alignment_bytes, 256);
+        assert_eq!(limits.max_texel_buffer_elems, 65536);
         assert_eq!((limits.max_push_constant_bytes, limits.max_storage_buffers), (128, 4));
     }
 

@@ -31,7 +31,7 @@ pub struct DispatchDesc<'a> {
     pub label: &'a str,
     /// The kernel.
     pub pipeline: &'a Pipeline,
-    /// Its storage buffers, by slot; none for kernels that take addresses.
+    /// Its buffers, by slot; none for kernels that take addresses.
     pub bindings: &'a [BufferBinding<'a>],
     /// Its push constants, exactly `push_bytes` of the pipeline.
     pub push: &'a [u8],
@@ -257,11 +257,11 @@ impl Recorder {
         }
         desc.bindings.iter().try_for_each(|binding| self.check_buffer(binding.buffer))?;
         let (bindings, push) = (desc.bindings.len(), desc.push.len());
-        if bindings != pipeline.storage_buffers() as usize || push != pipeline.push_bytes() as usize {
+        if bindings != pipeline.bindings().len() || push != pipeline.push_bytes() as usize {
             let reason = format!(
                 "`{}` takes {} buffers and {} bytes of push constants, but {bindings} and {push} are given",
                 pipeline.name(),
-                pipeline.storage_buffers(),
+                pipeline.bindings().len(),
                 pipeline.push_bytes(),
             );
             return Err(GpuError::invalid(desc.label, reason));
@@ -360,10 +360,11 @@ pub(super) struct RecordingInner {
     pub fence: vk::Fence,
     pub pending: AtomicBool,
     pub executed: AtomicBool,
+    // Holds views of the buffers, and so goes before them.
+    descriptors: DescriptorPools,
     pub buffers: HashMap<u64, Buffer>,
     pipelines: HashMap<u64, Pipeline>,
     pool: vk::CommandPool,
-    descriptors: DescriptorPools,
     timestamps: Option<Timestamps>,
 }
 

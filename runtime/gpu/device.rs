@@ -20,7 +20,7 @@ use super::instance::Instance;
 use super::lock;
 use super::memory::MemoryUse;
 use super::options::GpuOptions;
-use super::pipeline::Layouts;
+use super::pipeline::{BindingKind, Layouts};
 use super::select::{DeviceDescription, select};
 use super::validation::ValidationLog;
 
@@ -164,7 +164,7 @@ pub(super) struct Shared {
     pub allocator: Mutex<Option<Allocator>>,
     pub memory_use: Mutex<MemoryUse>,
     pub counters: LiveCounters,
-    pub layouts: Mutex<HashMap<(u32, u32), Layouts>>,
+    pub layouts: Mutex<HashMap<(Vec<BindingKind>, u32), Layouts>>,
     pub pipeline_cache: vk::PipelineCache,
     pub debug: Option<ext::debug_utils::Device>,
     /// What files in the cache folder are valid for, and the folder.
@@ -415,6 +415,8 @@ counters! {
     descriptor_pools,
     /// Live: descriptor sets.
     descriptor_sets,
+    /// Live: views of buffers as texels.
+    buffer_views,
     /// Live: command pools.
     command_pools,
     /// Live: query pools.
@@ -445,6 +447,7 @@ impl Counters {
             self.pipelines,
             self.descriptor_pools,
             self.descriptor_sets,
+            self.buffer_views,
             self.command_pools,
             self.query_pools,
             self.fences,

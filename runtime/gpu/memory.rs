@@ -285,7 +285,8 @@ fn check_size(shared: &Shared, name: &str, size_bytes: u64) -> GpuResult<()> {
 
 fn create_raw(shared: &Shared, size_bytes: u64) -> Result<vk::Buffer, vk::Result> {
     use vk::BufferUsageFlags as Usage;
-    let mut usage = Usage::STORAGE_BUFFER | Usage::TRANSFER_SRC | Usage::TRANSFER_DST;
+    let mut usage =
+        Usage::STORAGE_BUFFER | Usage::UNIFORM_TEXEL_BUFFER | Usage::TRANSFER_SRC | Usage::TRANSFER_DST;
     if shared.info.caps.features.buffer_device_address {
         usage |= Usage::SHADER_DEVICE_ADDRESS;
     }

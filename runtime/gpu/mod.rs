@@ -32,14 +32,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use caps::{Caps, CapsOverride, DeviceClass, DotProduct, Limits, TimestampCaps, UnifiedMemory};
 pub use commands::{CopyRegion, DispatchDesc, Recorder, RecorderDesc, Recording, Scope};
-pub use descriptors::BufferBinding;
+pub use descriptors::{BufferBinding, TexelFormat};
 pub use device::{Counters, DeviceInfo, Gpu};
 pub use error::{GpuError, GpuResult};
 pub use features::Features;
 pub use hooks::Hooks;
 pub use memory::{Buffer, BufferDesc, MemoryUse};
 pub use options::GpuOptions;
-pub use pipeline::{Pipeline, PipelineDesc};
+pub use pipeline::{BindingKind, Pipeline, PipelineDesc};
 pub use select::{DeviceChoice, DeviceDescription, DeviceKind, select};
 pub use staging::{StagingBuffer, StagingDesc, StagingDirection};
 pub use submit::Submission;

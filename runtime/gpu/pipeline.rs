@@ -23,8 +23,26 @@ pub struct PipelineDesc<'a> {
     pub spec: &'a [(u32, u32)],
     /// Bytes of push constants, a multiple of 4.
     pub push_bytes: u32,
-    /// Storage buffers at set 0, bindings `0..storage_buffers`.
-    pub storage_buffers: u32,
+    /// What set 0 holds, by slot.
+    pub bindings: &'a [BindingKind],
+}
+
+/// How a kernel reaches the buffer in one slot of its set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BindingKind {
+    /// As a storage buffer.
+    Storage,
+    /// By fetches of texels, each four floats.
+    Texels,
+}
+
+impl BindingKind {
+    pub(super) fn raw(self) -> vk::DescriptorType {
+        match self {
+            BindingKind::Storage => vk::DescriptorType::STORAGE_BUFFER,
+            BindingKind::Texels => vk::DescriptorType::UNIFORM_TEXEL_BUFFER,
+        }
+    }
 }
 
 /// A compiled kernel. Clones share it; recordings that use it keep it alive.
@@ -39,11 +57,11 @@ struct PipelineInner {
     layouts: Layouts,
     name: String,
     push_bytes: u32,
-    storage_buffers: u32,
+    bindings: Vec<BindingKind>,
     creation_time: Duration,
 }
 
-/// Layouts for one number of buffers and bytes of push constants; they live as long as the device.
+/// Layouts for one list of bindings and bytes of push constants; they live as long as the device.
 #[derive(Clone, Copy)]
 pub(super) struct Layouts {
     pub set: vk::DescriptorSetLayout,
@@ -70,7 +88,7 @@ impl Gpu {
         shared.check_alive()?;
         check_desc(shared, desc)?;
         let started = Instant::now();
-        let layouts = shared.layouts_for(desc.storage_buffers, desc.push_bytes)?;
+        let layouts = shared.layouts_for(desc.bindings, desc.push_bytes)?;
         let module = shared.create_module(desc)?;
         let created = shared.create_compute_pipeline(desc, module, layouts.pipeline);
         // SAFETY: a module may go as soon as the pipeline is made.
@@ -87,7 +105,7 @@ impl Gpu {
             layouts,
             name: desc.name.to_owned(),
             push_bytes: desc.push_bytes,
-            storage_buffers: desc.storage_buffers,
+            bindings: desc.bindings.to_vec(),
             creation_time,
         };
         Ok(Pipeline { inner: Arc::new(inner) })
@@ -105,9 +123,9 @@ impl Pipeline {
         self.inner.push_bytes
     }
 
-    /// Storage buffers that each dispatch binds.
-    pub fn storage_buffers(&self) -> u32 {
-        self.inner.storage_buffers
+    /// What each dispatch binds, by slot.
+    pub fn bindings(&self) -> &[BindingKind] {
+        &self.inner.bindings
     }
 
     /// How long its creation took.
@@ -143,27 +161,28 @@ impl Drop for PipelineInner {
 }
 
 impl Shared {
-    fn layouts_for(&self, storage_buffers: u32, push_bytes: u32) -> GpuResult<Layouts> {
+    fn layouts_for(&self, bindings: &[BindingKind], push_bytes: u32) -> GpuResult<Layouts> {
         let mut layouts = lock(&self.layouts);
-        if let Some(found) = layouts.get(&(storage_buffers, push_bytes)) {
+        let key = (bindings.to_vec(), push_bytes);
+        if let Some(found) = layouts.get(&key) {
             return Ok(*found);
         }
-        let made = self.create_layouts(storage_buffers, push_bytes)?;
-        layouts.insert((storage_buffers, push_bytes), made);
+        let made = self.create_layouts(bindings, push_bytes)?;
+        layouts.insert(key, made);
         Ok(made)
     }
 
-    fn create_layouts(&self, storage_buffers: u32, push_bytes: u32) -> GpuResult<Layouts> {
-        let binding = |slot| {
+    fn create_layouts(&self, kinds: &[BindingKind], push_bytes: u32) -> GpuResult<Layouts> {
+        let binding = |(slot, kind): (u32, &BindingKind)| {
             vk::DescriptorSetLayoutBinding::default()
                 .binding(slot)
-                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .descriptor_type(kind.raw())
                 .descriptor_count(1)
                 .stage_flags(vk::ShaderStageFlags::COMPUTE)
         };
-        let bindings: Vec<_> = (0..storage_buffers).map(binding).collect();
+        let bindings: Vec<_> = (0..).zip(kinds).map(binding).collect();
         let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: the number of storage buffers is within the device's limit.
+        // SAFETY: the number of buffers is within the device's limit.
         let set = unsafe { self.raw.create_descriptor_set_layout(&info, None) }
             .map_err(|result| self.error("vkCreateDescriptorSetLayout", result))?;
         let push =
@@ -179,8 +198,8 @@ impl Shared {
             unsafe { self.raw.destroy_descriptor_set_layout(set, None) };
             self.error("vkCreatePipelineLayout", result)
         })?;
-        self.set_name(set, &format!("{storage_buffers} storage buffers"));
-        self.set_name(pipeline, &format!("{storage_buffers} storage buffers, {push_bytes} push bytes"));
+        self.set_name(set, &format!("{kinds:?}"));
+        self.set_name(pipeline, &format!("{kinds:?}, {push_bytes} push bytes"));
         Ok(Layouts { set, pipeline })
     }
 
@@ -244,7 +263,8 @@ fn check_desc(shared: &Shared, desc: &PipelineDesc<'_>) -> GpuResult<()> {
             limit: limit.into(),
         }),
     };
-    within("the number of storage buffers", desc.storage_buffers, limits.max_storage_buffers)?;
+    let bindings = desc.bindings.len() as u32;
+    within("the number of storage buffers", bindings, limits.max_storage_buffers)?;
     within("the size of the push constants in bytes", desc.push_bytes, limits.max_push_constant_bytes)?;
     if !desc.push_bytes.is_multiple_of(4) {
         return Err(GpuError::invalid(desc.name, "the push constants are not a multiple of 4 bytes"));

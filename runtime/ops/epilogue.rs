@@ -117,6 +117,7 @@ in_kernels! {
     in_conv => conv,
     in_conv_lanes => conv_lanes,
     in_matmul => matmul,
+    in_matmul_texel => matmul_texel,
     in_matmul_row => matmul_row,
     in_matmul_lanes => matmul_lanes,
     in_matmul_split => matmul_split,

@@ -9,7 +9,7 @@ use super::{
     Element, Lowering, Tensor,
     epilogue::Activation,
     fill::fill,
-    ways::{self, MAX_LANES, ProductWay, ROW_WAY, lanes_way, split_way, tile_way},
+    ways::{self, MAX_LANES, ProductWay, ROW_WAY, TEXEL_ROWS, TEXEL_WAY, lanes_way, split_way, tile_way},
 };
 use crate::{
     base::{Error, Result, Scalar, shape},
@@ -23,6 +23,7 @@ static MATMUL: Family<ProductWay> = Family {
         lanes_way("lanes16", 16),
         tile_way("rows16", 16, false),
         lanes_way("lanes8", 8),
+        TEXEL_WAY,
         tile_way("rows8", 8, true),
         lanes_way("lanes4", 4),
         tile_way("rows4", 4, true),
@@ -252,6 +253,7 @@ impl Launch {
                     ProductWay::Row => self.row_dispatch(cx, &chosen)?,
                     ProductWay::Split(_) => self.split_dispatch(cx, &chosen)?,
                     ProductWay::Tile(_) => self.tile_dispatch(cx, &chosen)?,
+                    ProductWay::Texels => self.texel_dispatch(cx, &chosen)?,
                     ProductWay::Lanes(_) => self.lanes_dispatch(cx, &chosen)?,
                 };
                 cx.emit(dispatch.chosen(chosen.record))
@@ -270,7 +272,7 @@ impl Launch {
     }
 
     /// The way for a product whose invocations do not share terms. A CPU pays for each load, so it wants large tiles; a GPU
-    /// wants registers.
+    /// wants registers. Adreno spends an instruction on each half that is no texel.
     fn unsplit(&self, profile: &DeviceProfile) -> ProductWay {
         let (is_cpu, lanes_share) = (profile.class == DeviceClass::Cpu, ways::lanes_share(profile));
         let is_narrow = work_groups(profile.class).tile_for(profile.class, self.columns().div_ceil(4))[1] > 1;
@@ -282,6 +284,13 @@ impl Launch {
             _ if lanes_share => ProductWay::Lanes(16),
             9.. if is_cpu => ProductWay::Tile(16),
             // Several tiles in a group take registers that 8 rows leave no room for.
+            _ if profile.class.is_adreno()
+                && self.a.element == Element::F16
+                && !is_narrow
+                && self.has_texels(profile) =>
+            {
+                ProductWay::Texels
+            }
             5.. if profile.class.is_adreno() && self.in_vectors() && !is_narrow => ProductWay::Tile(8),
             _ => ProductWay::Tile(4),
         }
@@ -302,6 +311,7 @@ impl Launch {
                     matches!((wanted, way), (ProductWay::Split(_), ProductWay::Split(_)))
                 }
                 (_, ProductWay::Lanes(_)) => lanes_share,
+                (_, ProductWay::Texels) => self.has_texels(profile),
                 (_, ProductWay::Tile(rows)) => rows != 8 || in_vectors,
             };
             ways::choose(profile, &MATMUL, key, wanted, computes)
@@ -312,6 +322,24 @@ impl Launch {
             return split.or_else(|_| choose(unsplit));
         }
         choose(unsplit)
+    }
+
+    /// Whether both matrices are whole texels of 4 elements, no more than a view has, and there are rows for a tile.
+    fn has_texels(&self, profile: &DeviceProfile) -> bool {
+        let fits = |tensor: &Tensor| {
+            let region = tensor.region();
+            let texel_bytes = 4 * u64::from(region.element_bytes);
+            // A view starts at an aligned offset at or before the tensor.
+            let bound_bytes = region.len_bytes.saturating_add(profile.storage_offset_alignment_bytes);
+            bound_bytes.div_ceil(texel_bytes) <= profile.max_texel_buffer_elems
+        };
+        let (Columns::Live(b) | Columns::Panels(b)) = &self.b;
+        profile.access == Access::Ssbo
+            && self.in_vectors()
+            && self.depth() > 0
+            && self.rows() >= TEXEL_ROWS
+            && fits(&self.a)
+            && fits(b)
     }
 
     /// Two products that give the same, when one launch is too large for the device.

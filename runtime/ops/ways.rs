@@ -23,12 +23,21 @@ pub const ROW_SHAPES: &[[u32; 2]] = &[[256, 1], [128, 1], [64, 1], [32, 1], [16,
 /// Shared memory in bytes that an invocation of those kernels takes for a row.
 pub const ROW_SHARED_BYTES: u32 = 16;
 
+/// Work-group shapes of tiles of texels. Several tiles in a group take registers that leave fewer than 768 in flight on
+/// Adreno 7xx.
+const TEXEL_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 1]];
+
+/// Rows of a tile of the kernel that reads texels, which takes no fewer.
+pub const TEXEL_ROWS: usize = 8;
+
 /// How a product is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProductWay {
     /// Each invocation has a panel of 4 columns of so many rows.
     Tile(u32),
-    /// The same, and lanes of a subgroup load the rows for each other.
+    /// The same, of [`TEXEL_ROWS`] rows, and both matrices are read as texels.
+    Texels,
+    /// The same as `Tile`, and lanes of a subgroup load the rows for each other.
     Lanes(u32),
     /// [`ROW_SPLIT`] invocations share a panel of so many rows.
     Split(u32),
@@ -41,6 +50,7 @@ impl ProductWay {
     pub fn rows(self) -> usize {
         match self {
             ProductWay::Tile(rows) | ProductWay::Lanes(rows) | ProductWay::Split(rows) => rows as usize,
+            ProductWay::Texels => TEXEL_ROWS,
             ProductWay::Row => 1,
         }
     }
@@ -56,7 +66,7 @@ impl Chosen<ProductWay> {
     pub fn tile_columns(&self) -> usize {
         let sharers = match self.value {
             ProductWay::Split(_) | ProductWay::Row => ROW_SPLIT,
-            ProductWay::Tile(_) | ProductWay::Lanes(_) => 1,
+            ProductWay::Tile(_) | ProductWay::Texels | ProductWay::Lanes(_) => 1,
         };
         4 * (self.local[0] / sharers) as usize
     }
@@ -111,6 +121,16 @@ pub fn loads_cost_alike(profile: &DeviceProfile) -> bool {
     is_cheap && profile.features.contains(Need::ShaderInt64)
 }
 
+/// The way of tiles that are read as texels.
+pub const TEXEL_WAY: Way<ProductWay> = Way {
+    name: "texels8",
+    value: ProductWay::Texels,
+    shapes: TEXEL_SHAPES,
+    shared_bytes: 0,
+    needs: Needs::of(&[]),
+    on_phones: true,
+};
+
 /// The way of a kernel for one row.
 pub const ROW_WAY: Way<ProductWay> = Way {
     name: "row",
@@ -134,7 +154,7 @@ pub fn choose(
 ) -> Result<Chosen<ProductWay>> {
     let groups = work_groups(profile.class);
     let local = match wanted {
-        ProductWay::Tile(_) => groups.tile_for(profile.class, key.n.div_ceil(4)),
+        ProductWay::Tile(_) | ProductWay::Texels => groups.tile_for(profile.class, key.n.div_ceil(4)),
         ProductWay::Lanes(_) => [profile.subgroup_size.max(MAX_LANES), 1],
         ProductWay::Split(_) | ProductWay::Row => groups.row,
     };

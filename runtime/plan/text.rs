@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::{Place, Plan, PlannedOutput};
-use crate::{ops::StorageKind, shader::Operand};
+use crate::{
+    ops::StorageKind,
+    shader::{Operand, OperandAccess},
+};
 
 impl Plan {
     fn operand_text(&self, operand: &Operand) -> String {
@@ -19,10 +22,11 @@ impl Plan {
             (_, Some(StorageKind::Status)) => "status".to_string(),
             _ => "?".to_string(),
         };
-        let arrow = match (operand.access.reads(), operand.access.writes()) {
-            (true, true) => "<>",
-            (false, true) => ">",
-            _ => "<",
+        let arrow = match operand.access {
+            OperandAccess::ReadWrite => "<>",
+            OperandAccess::Write => ">",
+            OperandAccess::Read => "<",
+            OperandAccess::ReadTexels => "<texels:",
         };
         format!("{arrow}{place}:{}", operand.region.len_bytes)
     }
@@ -30,7 +34,7 @@ impl Plan {
     fn output_text(&self, output: &PlannedOutput) -> String {
         match output {
             PlannedOutput::Tensor(tensor) => {
-                let operand = Operand { region: tensor.region(), access: crate::shader::OperandAccess::Read };
+                let operand = Operand { region: tensor.region(), access: OperandAccess::Read };
                 format!("{}{:?} {}", tensor.dtype, tensor.sizes, self.operand_text(&operand))
             }
             PlannedOutput::Constant(constant) => format!("constant {:?}", constant.constant().name()),
@@ -50,8 +54,7 @@ impl fmt::Display for Plan {
         )?;
         writeln!(f, "memory: arena {:?} bytes, at least {} live", self.arena_bytes, self.live_bytes)?;
         for input in &self.inputs {
-            let operand =
-                Operand { region: input.tensor.region(), access: crate::shader::OperandAccess::Write };
+            let operand = Operand { region: input.tensor.region(), access: OperandAccess::Write };
             writeln!(
                 f,
                 "in{} {}{:?} {}",

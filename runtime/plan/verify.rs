@@ -7,7 +7,7 @@ use super::{
 use crate::{
     base::{Error, Result},
     ops::StorageKind,
-    shader::Region,
+    shader::{OperandAccess, Region},
 };
 
 /// Checks `plan`: every access lies within its storage and buffer, is ordered against every conflicting earlier one by
@@ -34,6 +34,17 @@ fn verify_ranges(plan: &Plan) -> Result<()> {
             let storage = storage.ok_or_else(|| fault(plan, index, "names no storage"))?;
             if operand.region.offset_bytes + operand.region.len_bytes > storage.len_bytes {
                 return Err(fault(plan, index, format_args!("reaches past storage `{}`", storage.name)));
+            }
+            if operand.access == OperandAccess::ReadTexels {
+                let texel_bytes = 4 * u64::from(operand.region.element_bytes);
+                let is_whole = |bytes: u64| bytes > 0 && bytes.is_multiple_of(texel_bytes);
+                if !is_whole(operand.region.len_bytes) || operand.region.offset_bytes % texel_bytes != 0 {
+                    return Err(fault(
+                        plan,
+                        index,
+                        format_args!("reads parts of texels of `{}`", storage.name),
+                    ));
+                }
             }
             if operand.access.writes() && matches!(storage.kind, StorageKind::Constant(_)) {
                 return Err(fault(plan, index, format_args!("writes the constant `{}`", storage.name)));

@@ -13,7 +13,7 @@ pub const OPTIONS: &str = "target=vulkan1.1 spirv=1.3 optimize=performance f16_s
 pub struct OperandInfo {
     /// Name in the template.
     pub name: String,
-    /// `read`, `write` or `read_write`.
+    /// `read`, `read_texels`, `write` or `read_write`.
     pub access: String,
 }
 

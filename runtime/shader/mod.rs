@@ -30,7 +30,7 @@ pub mod kernels {
 /// How a kernel reaches its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// A descriptor per operand; the push block holds a 4-byte element offset for each.
+    /// A descriptor per operand, of a storage buffer or of texels; the push block holds a 4-byte element offset for each.
     Ssbo,
     /// Buffer device addresses; the push block holds an 8-byte address for each operand.
     Bda,
@@ -105,6 +105,8 @@ pub struct Region {
 pub enum OperandAccess {
     /// Only reads.
     Read,
+    /// Only reads, by fetching texels of 4 elements: where the operand starts and its length are multiples of that.
+    ReadTexels,
     /// Only writes.
     Write,
     /// Both: atomics, or in place.
@@ -114,7 +116,7 @@ pub enum OperandAccess {
 impl OperandAccess {
     /// Whether the kernel reads the operand.
     pub const fn reads(self) -> bool {
-        matches!(self, OperandAccess::Read | OperandAccess::ReadWrite)
+        matches!(self, OperandAccess::Read | OperandAccess::ReadTexels | OperandAccess::ReadWrite)
     }
 
     /// Whether the kernel writes the operand.

@@ -75,8 +75,10 @@ pub struct DeviceProfile {
     pub max_storage_buffer_range_bytes: u64,
     /// Bytes that one buffer can have.
     pub max_buffer_bytes: u64,
-    /// A descriptor's offset is a multiple of this.
+    /// A descriptor's offset is a multiple of this, be it of a storage buffer or of texels.
     pub storage_offset_alignment_bytes: u64,
+    /// Texels that one view can have.
+    pub max_texel_buffer_elems: u64,
     /// Work groups per axis of one dispatch.
     pub max_groups: [u32; 3],
     /// Invocations of one work group.
@@ -105,6 +107,7 @@ impl DeviceProfile {
             max_storage_buffer_range_bytes: 1 << 27,
             max_buffer_bytes: 1 << 30,
             storage_offset_alignment_bytes: 256,
+            max_texel_buffer_elems: 65536,
             max_groups: [65535; 3],
             max_invocations: 128,
             max_group_size: [128, 128, 64],

@@ -4,7 +4,8 @@
 // Operands are batched matrices of any strides, in elements: `*_strides` hold those of batch dim 0, batch dim 1,
 // and the matrix. Columns of b come in panels of 4. `b_loads` says how: 0 by element; 1 as vectors along the
 // columns, where b_strides[3] is the step from one panel to the next; 2 as vectors along k, where k is a
-// multiple of 4. `a_vec4` says that a comes in vectors along k, where k is a multiple of 4.
+// multiple of 4. `a_vec4` says that a comes in vectors along k, where k is a multiple of 4. With PRODUCT_OF_TEXELS both
+// are texel views, and come as `a_vec4` = 1 and `b_loads` = 1 say.
 #ifndef PRODUCT_GLSL
 #define PRODUCT_GLSL
 
@@ -13,8 +14,14 @@
 #include "lib/words.glsl"
 #endif
 
+#ifdef PRODUCT_OF_TEXELS
+#include "lib/texels.glsl"
+TEXELS(0, a)
+TEXELS(1, b)
+#else
 READS(0, a, T)
 READS(1, b, T)
+#endif
 READS(2, bias, T)
 UPDATES(3, y, Y)
 PUSH(BASE(a) BASE(b) BASE(bias) BASE(y)
@@ -27,14 +34,16 @@ PUSH(BASE(a) BASE(b) BASE(bias) BASE(y)
 
 #include "lib/epilogue.glsl"
 
-const uint B_ELEMENTS = 0u;
-const uint B_ALONG_COLUMNS = 1u;
-const uint B_ALONG_K = 2u;
-
 uint batch_0_index() { return gl_WorkGroupID.z / batch_1; }
 uint batch_1_index() { return gl_WorkGroupID.z % batch_1; }
 uint a_batch() { return batch_0_index() * a_strides[0] + batch_1_index() * a_strides[1]; }
 uint b_batch() { return batch_0_index() * b_strides[0] + batch_1_index() * b_strides[1]; }
+
+#ifndef PRODUCT_OF_TEXELS
+
+const uint B_ELEMENTS = 0u;
+const uint B_ALONG_COLUMNS = 1u;
+const uint B_ALONG_K = 2u;
 
 // Elements from the start of b's batch to the panel's first one; columns past the end repeat the last.
 uvec4 panel_columns(uint panel) {
@@ -72,6 +81,8 @@ vec4 load_a4(uint at) {
     uint step = a_strides[3];
     return vec4(LOADF(a, at), LOADF(a, at + step), LOADF(a, at + 2u * step), LOADF(a, at + 3u * step));
 }
+
+#endif
 
 // Scales a sum, adds the bias and what y held, applies the activation and stores, unless the column is past the end.
 void finish(uint row, uint column, float sum) {

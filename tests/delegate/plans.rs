@@ -11,7 +11,7 @@ use vkdelegate::{
     ops::{Precision, StorageKind},
     passes,
     plan::{self, InputMeta, Plan, PlanOptions},
-    shader::DeviceProfile,
+    shader::{DeviceClass, DeviceProfile, Need, Needs, Operand, OperandAccess},
 };
 
 use crate::{order, state, support::*};
@@ -47,6 +47,40 @@ fn plans_read_as_they_should() {
         assert_golden(&format!("state_{name}"), &program(&format!("graph {name}\n{text}")));
     }
     assert_golden("state_cache", &program(state::CACHE));
+}
+
+/// Operands that an Adreno reads as texels are named so, and one that begins or ends within a texel is a fault.
+#[test]
+fn texels_are_whole() {
+    let method = program(
+        "graph g
+input %a: float32[16, 8]
+input %b: float32[8, 132]
+%x: float32[16, 8] = aten.neg.default(self=%a)
+%y: float32[16, 132] = aten.mm.default(self=%x, mat2=%b)
+output %y
+",
+    );
+    let profile = DeviceProfile {
+        class: DeviceClass::Adreno8xx,
+        features: Needs::of(&[Need::Storage16Bit]),
+        ..DeviceProfile::minimum()
+    };
+    let options = PlanOptions { precision: Precision::F16, ..options(profile) };
+    let inputs = [[16, 8], [8, 132]].map(|sizes| InputMeta::Tensor(DType::F32, sizes.to_vec()));
+    let plan = plan::build(&method, &inputs, &options).unwrap();
+    plan::verify(&plan).unwrap();
+    let is_texels = |operand: &Operand| operand.access == OperandAccess::ReadTexels;
+    let product =
+        plan.dispatches.iter().position(|dispatch| dispatch.operands.iter().any(is_texels)).unwrap();
+    assert_eq!(plan.to_string().matches("<texels:").count(), 2, "{plan}");
+    for (offset_bytes, len_bytes) in [(2, 8), (0, 12), (0, 0)] {
+        let mut broken = plan.clone();
+        let region = &mut broken.dispatches[product].operands[0].region;
+        (region.offset_bytes, region.len_bytes) = (offset_bytes, len_bytes);
+        let error = plan::verify(&broken).unwrap_err();
+        assert!(error.message().contains("parts of texels"), "{error}");
+    }
 }
 
 /// A device that takes anything, so that only the arithmetic can refuse.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use vkdelegate::gpu::{
     BufferBinding, BufferDesc, CapsOverride, CopyRegion, DispatchDesc, Gpu, GpuError, GpuOptions,
-    RecorderDesc, Scope, StagingDirection,
+    RecorderDesc, Scope, StagingDirection, TexelFormat,
 };
 use vkdelegate::shader::Access;
 
@@ -180,7 +180,7 @@ fn wrong_ranges_and_shapes_are_errors_and_never_recorded() {
         let buffer = device_buffer(gpu, "data", 256);
         let recording = record(gpu, false, |recorder| {
             let mut dispatch = |offset_bytes, size_bytes, push: &[u8], groups, slots| {
-                let bindings = [BufferBinding { buffer: &buffer, offset_bytes, size_bytes }; 2];
+                let bindings = [BufferBinding { buffer: &buffer, offset_bytes, size_bytes, texels: None }; 2];
                 recorder.dispatch(&DispatchDesc {
                     label: "node",
                     pipeline: &kernel.pipeline,
@@ -222,6 +222,49 @@ fn wrong_ranges_and_shapes_are_errors_and_never_recorded() {
     });
 }
 
+/// Halves come as floats from texels, which a fill just wrote and a second dispatch writes over.
+#[test]
+fn texels_are_read_as_floats_and_their_views_freed() {
+    with_gpu(validated(), |gpu| {
+        let kernel = TexelKernel::new(gpu);
+        let [a, b, y] = ["a", "b", "y"].map(|name| device_buffer(gpu, name, 1024));
+        let readback = staging(gpu, StagingDirection::Readback, 8 * 4 * 4);
+        let recording = record(gpu, false, |recorder| {
+            recorder.fill(&a, 0, 1024, 0x3f80_0000).unwrap(); // 1
+            recorder.fill(&b, 0, 1024, 0x4000_0000).unwrap(); // 2
+            recorder.barrier(Scope::TRANSFER, Scope::COMPUTE);
+            kernel.dispatch(recorder, [&a, &b, &y]).unwrap();
+            recorder.barrier(Scope::COMPUTE, Scope::COMPUTE);
+            kernel.dispatch(recorder, [&y, &b, &a]).unwrap();
+            recorder.barrier(Scope::COMPUTE, Scope::TRANSFER);
+            recorder.copy(&a, readback.buffer(), &whole(8 * 4 * 4)).unwrap();
+        });
+        assert_eq!(gpu.counters().buffer_views, 4);
+        run(gpu, &recording);
+        assert_eq!(read_u32(&readback), [64f32.to_bits(); 32], "8 times 8");
+        drop(recording);
+        assert_eq!(gpu.counters().buffer_views, 0);
+    });
+}
+
+#[test]
+fn a_binding_of_another_kind_or_of_part_of_a_texel_is_an_error() {
+    with_gpu(validated(), |gpu| {
+        let kernel = TexelKernel::new(gpu);
+        let buffer = device_buffer(gpu, "data", 1024);
+        let y = device_buffer(gpu, "y", 1024);
+        let mut recorder = gpu.record(&RecorderDesc { name: "wrong", timestamps: false }).unwrap();
+        let mut wrong = |texels, offset_bytes, size_bytes| {
+            let first = BufferBinding { buffer: &buffer, offset_bytes, size_bytes, texels };
+            kernel.dispatch_bound(&mut recorder, first, [&buffer, &buffer, &y]).unwrap_err().to_string()
+        };
+        assert!(wrong(None, 0, 1024).contains("Texels"));
+        assert!(wrong(Some(TexelFormat::Float4), 0, 1016).contains("whole"));
+        assert!(wrong(Some(TexelFormat::Half4), 4, 1016).contains("multiple"));
+        assert_eq!(gpu.counters().buffer_views, 0);
+    });
+}
+
 #[test]
 fn forced_limits_reach_the_binding_checks() {
     let overrides = CapsOverride {
@@ -235,7 +278,7 @@ fn forced_limits_reach_the_binding_checks() {
         let other = device_buffer(gpu, "other", 4096);
         let mut recorder = gpu.record(&RecorderDesc { name: "limits", timestamps: false }).unwrap();
         let mut bind = |offset_bytes, size_bytes| {
-            let binding = |buffer| BufferBinding { buffer, offset_bytes, size_bytes };
+            let binding = |buffer| BufferBinding { buffer, offset_bytes, size_bytes, texels: None };
             recorder.dispatch(&DispatchDesc {
                 label: "node",
                 pipeline: &kernel.pipeline,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use vkdelegate::gpu::{
-    Buffer, BufferBinding, BufferDesc, DispatchDesc, Gpu, GpuOptions, Pipeline, PipelineDesc, Recorder,
-    RecorderDesc, Recording, StagingBuffer, StagingDesc, StagingDirection, ValidationLog,
+    BindingKind, Buffer, BufferBinding, BufferDesc, DispatchDesc, Gpu, GpuOptions, GpuResult, Pipeline,
+    PipelineDesc, Recorder, RecorderDesc, Recording, StagingBuffer, StagingDesc, StagingDirection,
+    TexelFormat, ValidationLog,
 };
 use vkdelegate::shader::{Access, Region, StorageId, kernels, spirv};
 
@@ -82,7 +83,7 @@ impl CopyKernel {
         CopyKernel::try_new(gpu, access).unwrap()
     }
 
-    pub fn try_new(gpu: &Gpu, access: Access) -> vkdelegate::gpu::GpuResult<CopyKernel> {
+    pub fn try_new(gpu: &Gpu, access: Access) -> GpuResult<CopyKernel> {
         let kernel = kernels::copy::Axes { dtype: kernels::copy::Dtype::I32 }.kernel();
         let layout = kernel.info().unwrap().push(access).unwrap();
         let pipeline = gpu.create_pipeline(&PipelineDesc {
@@ -90,7 +91,7 @@ impl CopyKernel {
             spirv: &spirv(kernel, access).unwrap(),
             spec: &[(1, 32)],
             push_bytes: layout.size_bytes,
-            storage_buffers: if access == Access::Ssbo { 2 } else { 0 },
+            bindings: if access == Access::Ssbo { &[BindingKind::Storage; 2] } else { &[] },
         })?;
         let (push_bytes, params_at_bytes) = (layout.size_bytes as usize, layout.params_at_bytes as usize);
         Ok(CopyKernel { pipeline, access, push_bytes, params_at_bytes })
@@ -99,7 +100,8 @@ impl CopyKernel {
     /// Records a copy of `words` words from the start of `x` to the start of `y`.
     pub fn dispatch(&self, recorder: &mut Recorder, x: &Buffer, y: &Buffer, words: u32) {
         let push = self.push(x, y, words);
-        let binding = |buffer| BufferBinding { buffer, offset_bytes: 0, size_bytes: u64::from(words) * 4 };
+        let size_bytes = u64::from(words) * 4;
+        let binding = |buffer| BufferBinding { buffer, offset_bytes: 0, size_bytes, texels: None };
         let bindings = [binding(x), binding(y)];
         recorder.keep(x);
         recorder.keep(y);
@@ -129,5 +131,71 @@ impl CopyKernel {
         let bytes = kernels::copy::dispatch(axes, spec, operands, params, [1; 3], "copy words").params;
         push[self.params_at_bytes..][..bytes.len()].copy_from_slice(&bytes);
         push
+    }
+}
+
+/// A product of float32 matrices that are read as texels: 8 rows of 4 elements times 4 rows of 4.
+pub struct TexelKernel {
+    pipeline: Pipeline,
+    push: Vec<u8>,
+}
+
+impl TexelKernel {
+    pub fn new(gpu: &Gpu) -> TexelKernel {
+        use kernels::matmul_texel::{Axes, Dtype, Operands, Out, Params, Spec, dispatch};
+        let params = Params {
+            m: 8,
+            n: 4,
+            k: 4,
+            batch_1: 1,
+            alpha: 1.0,
+            a_strides: [0, 0, 4, 1],
+            b_strides: [0, 0, 4, 4],
+            y_strides: [0, 0, 4],
+            ..Params::default()
+        };
+        let region = Region { storage: StorageId(0), offset_bytes: 0, len_bytes: 128, element_bytes: 4 };
+        let operands = Operands { a: region, b: region, bias: region, y: region };
+        let axes = Axes { dtype: Dtype::F32, out: Out::F32 };
+        let dispatch = dispatch(axes, Spec::default(), operands, params, [1; 3], "texels");
+        let layout = dispatch.kernel.info().unwrap().push(Access::Ssbo).unwrap();
+        let (texels, storage) = (BindingKind::Texels, BindingKind::Storage);
+        let pipeline = gpu.create_pipeline(&PipelineDesc {
+            name: "texels",
+            spirv: &spirv(dispatch.kernel, Access::Ssbo).unwrap(),
+            spec: &dispatch.spec,
+            push_bytes: layout.size_bytes,
+            bindings: &[texels, texels, storage, storage],
+        });
+        let mut push = vec![0; layout.params_at_bytes as usize];
+        push.extend(dispatch.params);
+        push.resize(layout.size_bytes as usize, 0);
+        TexelKernel { pipeline: pipeline.unwrap(), push }
+    }
+
+    /// Records `y = a b`.
+    pub fn dispatch(&self, recorder: &mut Recorder, operands: [&Buffer; 3]) -> GpuResult<()> {
+        let texels = Some(TexelFormat::Float4);
+        let a = BufferBinding { buffer: operands[0], offset_bytes: 0, size_bytes: 128, texels };
+        self.dispatch_bound(recorder, a, operands)
+    }
+
+    /// The same with another binding in the slot of `a`.
+    pub fn dispatch_bound(
+        &self,
+        recorder: &mut Recorder,
+        a: BufferBinding<'_>,
+        [_, b, y]: [&Buffer; 3],
+    ) -> GpuResult<()> {
+        let bound =
+            |buffer, size_bytes, texels| BufferBinding { buffer, offset_bytes: 0, size_bytes, texels };
+        let bindings = [a, bound(b, 64, Some(TexelFormat::Float4)), bound(b, 64, None), bound(y, 128, None)];
+        recorder.dispatch(&DispatchDesc {
+            label: "texels",
+            pipeline: &self.pipeline,
+            bindings: &bindings,
+            push: &self.push,
+            groups: [1; 3],
+        })
     }
 }

@@ -133,6 +133,30 @@ impl Launch {
         Ok(self.with_access(dispatch))
     }
 
+    /// What reads a and b as texels of 4 elements, which the launch has.
+    pub(super) fn texel_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
+        use kernels::matmul_texel::{Axes, Operands, Out, Params, Spec, dispatch};
+        self.check_elements()?;
+        let axes = Axes {
+            dtype: float_axis!(matmul_texel, self.a.element)?,
+            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+        };
+        let [local_x, local_y] = chosen.local;
+        let spec = Spec {
+            round_mode: self.round_mode(cx),
+            local_x,
+            local_y,
+            has_bias: u32::from(self.bias.is_some()),
+            adds_y: u32::from(self.adds_y),
+            activation: known(self.activation.in_matmul_texel())?,
+        };
+        let [a, b, bias, y] = self.regions();
+        let params = params!(self, Params);
+        let groups = self.tile_groups(chosen);
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
+        Ok(self.with_access(dispatch))
+    }
+
     pub(super) fn lanes_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
         use kernels::matmul_lanes::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
         self.check_elements()?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     base::DType,
     ops::Precision,
-    shader::{DeviceProfile, Region, StorageId},
+    shader::{Candidate, DeviceProfile, OperandAccess, Region, StorageId},
 };
 
 fn tensor(id: u32, sizes: &[usize]) -> Tensor {
@@ -115,4 +115,44 @@ fn vectors_need_alignment() {
     assert!(!vectors_along(&tensor(0, &[3, 6]), 1));
     assert!(vectors_along(&tensor(0, &[1, 6]), 1));
     assert!(vectors_along(&transposed(&tensor(0, &[3, 8])), 0));
+}
+
+/// What an Adreno makes of halves of `[m, k]`, `offset` elements into their storage, times a packed weight of `[n, k]`.
+fn chosen_of_halves(
+    max_texels: u64,
+    [m, k, n]: [usize; 3],
+    offset_elems: usize,
+) -> (ProductWay, Vec<OperandAccess>) {
+    let profile = DeviceProfile {
+        class: DeviceClass::Adreno7xx,
+        max_texel_buffer_elems: max_texels,
+        ..DeviceProfile::minimum()
+    };
+    let half = |id, sizes: &[usize]| Tensor { element: Element::F16, ..tensor(id, sizes) };
+    let mut cx = Lowering::new(&profile, Precision::F16);
+    let a = Tensor { offset_elems, ..half(0, &[m, k]) };
+    Product::new(a, Columns::Panels(half(1, &[n, k]))).emit(&mut cx, &half(2, &[m, n])).unwrap();
+    let dispatch = cx.finish().dispatches.remove(0);
+    let Candidate { way, .. } = dispatch.choice.unwrap().candidate;
+    (MATMUL.ways[way].value, dispatch.operands.iter().map(|operand| operand.access).collect())
+}
+
+#[test]
+fn halves_are_read_as_texels_where_a_view_holds_them() {
+    use OperandAccess::{Read, ReadTexels, Write};
+    let (way, accesses) = chosen_of_halves(65536, [8, 64, 132], 4);
+    assert_eq!((way, accesses), (ProductWay::Texels, vec![ReadTexels, ReadTexels, Read, Write]));
+    for (max_texels, sizes, offset_elems) in [
+        (65536, [8, 64, 128], 0),    // a group of several tiles
+        (65536, [7, 64, 132], 0),    // fewer rows than a tile
+        (65536, [8, 66, 132], 0),    // rows of no whole texels
+        (65536, [8, 64, 132], 2),    // a start within a texel
+        (2143, [8, 64, 132], 0),     // 2112 texels of b, and 32 before them that an aligned start may add
+        (65536, [4096, 64, 132], 0), // more texels of a than a view has, with those before them
+    ] {
+        let (way, accesses) = chosen_of_halves(max_texels, sizes, offset_elems);
+        assert!(matches!(way, ProductWay::Tile(_)), "{sizes:?}: {way:?}");
+        assert_eq!(accesses, [Read, Read, Read, Write], "{sizes:?}");
+    }
+    assert_eq!(chosen_of_halves(2144, [8, 64, 132], 0).0, ProductWay::Texels);
 }

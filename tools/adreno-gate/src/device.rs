@@ -12,7 +12,7 @@ use vkdelegate::shader::DeviceClass;
 use crate::isa;
 use crate::spirv::Module;
 
-/// Shaders bind at most this many storage buffers, and take this many bytes of push constants.
+/// Shaders bind at most this many buffers, and take this many bytes of push constants.
 const BINDINGS: u32 = 4;
 const PUSH_CONSTANT_BYTES: u32 = 128;
 
@@ -58,7 +58,8 @@ impl Compiled {
 pub struct Compiler {
     device: ash::Device,
     executables: khr::pipeline_executable_properties::Device,
-    layout: vk::PipelineLayout,
+    /// Layouts by the mask of the bindings that are texel buffers.
+    layouts: [vk::PipelineLayout; 1 << BINDINGS],
     features: Features,
     device_name: String,
     driver: String,
@@ -111,12 +112,15 @@ impl Compiler {
         let packed_dot = DeviceClass::of_adreno(&device_name).has_fast_packed_dot(reports_dot);
 
         let (device, features) = open_device(&instance, physical)?;
-        let layout = create_layout(&device)?;
+        let mut layouts = [vk::PipelineLayout::null(); 1 << BINDINGS];
+        for (texels, layout) in (0..).zip(&mut layouts) {
+            *layout = create_layout(&device, texels)?;
+        }
         let executables = khr::pipeline_executable_properties::Device::new(&instance, &device);
         Ok(Self {
             device,
             executables,
-            layout,
+            layouts,
             features,
             device_name,
             driver,
@@ -160,7 +164,7 @@ impl Compiler {
         let info = vk::ShaderModuleCreateInfo::default().code(&module.words);
         // SAFETY: the words are a SPIR-V module that the caller vouches for, as `make shaders` validated it.
         let shader = unsafe { self.device.create_shader_module(&info, None) }.context("module rejected")?;
-        let pipeline = self.create_pipeline(shader, spec);
+        let pipeline = self.create_pipeline(shader, module, spec);
         // SAFETY: the pipeline is made, so nothing uses the module any more.
         unsafe { self.device.destroy_shader_module(shader, None) };
         let pipeline = pipeline?;
@@ -170,7 +174,14 @@ impl Compiler {
         compiled
     }
 
-    fn create_pipeline(&self, shader: vk::ShaderModule, spec: &[(u32, u32)]) -> Result<vk::Pipeline> {
+    fn create_pipeline(
+        &self,
+        shader: vk::ShaderModule,
+        module: &Module,
+        spec: &[(u32, u32)],
+    ) -> Result<vk::Pipeline> {
+        let layout = self.layouts.get(module.texel_bindings as usize);
+        let layout = *layout.context("a texel buffer is bound beyond those of a layout")?;
         let mut entries = Vec::with_capacity(spec.len());
         let mut data = Vec::with_capacity(spec.len() * 4);
         for &(id, value) in spec {
@@ -190,7 +201,7 @@ impl Compiler {
                     | vk::PipelineCreateFlags::CAPTURE_INTERNAL_REPRESENTATIONS_KHR,
             )
             .stage(stage)
-            .layout(self.layout);
+            .layout(layout);
         // SAFETY: module, layout and all that `info` points to are alive.
         let made = unsafe { self.device.create_compute_pipelines(vk::PipelineCache::null(), &[info], None) };
         let pipelines = made.map_err(|(_, error)| error).context("pipeline creation failed")?;
@@ -293,13 +304,18 @@ fn open_device(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result
     Ok((device, found))
 }
 
-/// One layout serves every shader: bindings that a shader does not use cost nothing.
-fn create_layout(device: &ash::Device) -> Result<vk::PipelineLayout> {
+/// A layout of storage buffers, and of texel buffers where `texels` has the binding's bit. It serves every such shader:
+/// bindings that a shader does not use cost nothing.
+fn create_layout(device: &ash::Device, texels: u32) -> Result<vk::PipelineLayout> {
+    let kind_of = |binding| match texels >> binding & 1 {
+        0 => vk::DescriptorType::STORAGE_BUFFER,
+        _ => vk::DescriptorType::UNIFORM_TEXEL_BUFFER,
+    };
     let bindings: Vec<_> = (0..BINDINGS)
         .map(|binding| {
             vk::DescriptorSetLayoutBinding::default()
                 .binding(binding)
-                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .descriptor_type(kind_of(binding))
                 .descriptor_count(1)
                 .stage_flags(vk::ShaderStageFlags::COMPUTE)
         })

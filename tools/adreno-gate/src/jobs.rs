@@ -23,6 +23,8 @@ pub struct Job {
     pub spec: Spec,
     /// Whether the planner picks it on the device.
     pub is_picked: bool,
+    /// Whether to look for its hot loop.
+    pub wants_loop: bool,
     /// Whether the committed table lists it.
     pub is_listed: bool,
 }
@@ -53,6 +55,7 @@ pub fn of_library(picks: &Picks, only_picked: bool) -> Result<Vec<Job>> {
                 module: Rc::clone(&module),
                 spec,
                 is_picked: is_of_model.is_some(),
+                wants_loop: is_of_model.is_some(),
                 is_listed: is_of_model == Some(true),
             }));
         }
@@ -79,7 +82,7 @@ fn of_file(word: &str) -> Result<Job> {
     let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     let spec = spec_of(spec)?;
     let name = name_of(&stem, &spec, u32::to_string);
-    Ok(Job { name, module: Rc::new(module), spec, is_picked: false, is_listed: false })
+    Ok(Job { name, module: Rc::new(module), spec, is_picked: false, wants_loop: true, is_listed: false })
 }
 
 fn spec_of(text: &str) -> Result<Spec> {

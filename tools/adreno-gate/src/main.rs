@@ -157,7 +157,7 @@ impl Run {
     }
 
     fn compile_one(&mut self, job: &Job) -> Result<()> {
-        let compiled = self.compiler.compile(&job.module, &job.spec, job.is_picked)?;
+        let compiled = self.compiler.compile(&job.module, &job.spec, job.wants_loop)?;
         let row = row_of(&self.gpu, &job.name, &compiled);
         println!("{}", line(&job.name, &row.cells(), &compiled.packed_dots.to_string()));
         let verdict = match (fault_of(&compiled, job.module.asks_for_packed_dots()), &self.committed) {

@@ -112,12 +112,14 @@ fn operands(module: &Reflection) -> Result<Vec<OperandInfo>> {
     for (slot, (binding, info)) in (0..).zip(&module.bindings) {
         ensure!(*binding == slot, "operand slots must count up from 0 without a gap; {slot} is missing");
         let access = match (info.readonly, info.writeonly) {
+            (true, false) if info.texels => "read_texels",
             (true, false) => "read",
             (false, true) => "write",
             _ => "read_write",
         };
         let block = info.name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let name = block.strip_suffix("_buffer").unwrap_or(block).to_owned();
+        let name =
+            block.strip_suffix("_buffer").or(block.strip_suffix("_texels")).unwrap_or(block).to_owned();
         operands.push(OperandInfo { name, access: access.to_owned() });
     }
     Ok(operands)

@@ -1,4 +1,5 @@
-//! Reads what the index and the tests need out of SPIR-V words: capabilities, bindings, push block, spec ids.
+//! Reads what the index and the tests need out of SPIR-V words: capabilities, bindings of storage buffers and of texels,
+//! push block, spec ids.
 //!
 //! A plain walk over the instructions. It knows nothing of templates, and names are there only in
 //! unoptimised modules.
@@ -22,11 +23,13 @@ pub struct Member {
     pub size_bytes: u32,
 }
 
-/// One storage-buffer binding.
+/// One binding, of a storage buffer or of texels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// Name of the block type; empty in optimised modules.
+    /// Name of the block type, or of the variable of texels; empty in optimised modules.
     pub name: String,
+    /// A uniform texel buffer, which is readonly.
+    pub texels: bool,
     /// Declared `readonly`.
     pub readonly: bool,
     /// Declared `writeonly`.
@@ -42,7 +45,7 @@ pub struct Reflection {
     pub capabilities: BTreeSet<String>,
     /// Extensions.
     pub extensions: BTreeSet<String>,
-    /// Storage buffers by binding number.
+    /// Buffers by binding number.
     pub bindings: BTreeMap<u32, Binding>,
     /// Push-constant members in order.
     pub push: Vec<Member>,
@@ -69,6 +72,7 @@ enum Type {
     Array { of: u32, length_id: u32 },
     Struct { members: Vec<u32> },
     Pointer { to: u32 },
+    Texels,
 }
 
 /// What the first pass over the module collects.
@@ -91,6 +95,8 @@ const NON_READABLE: u32 = 25;
 const BINDING: u32 = 33;
 const OFFSET: u32 = 35;
 const WORKGROUP_SIZE: u32 = 25;
+const DIM_BUFFER: u32 = 5;
+const CLASS_UNIFORM_CONSTANT: u32 = 0;
 const CLASS_WORKGROUP: u32 = 4;
 const CLASS_PUSH_CONSTANT: u32 = 9;
 const CLASS_STORAGE_BUFFER: u32 = 12;
@@ -138,6 +144,12 @@ pub fn reflect(words: &[u32]) -> Result<Reflection, String> {
         match *class {
             CLASS_WORKGROUP => out.has_shared = true,
             CLASS_PUSH_CONSTANT => out.push = tables.members(*to),
+            CLASS_UNIFORM_CONSTANT if matches!(tables.types.get(to), Some(Type::Texels)) => {
+                let binding = tables.decorations.get(&(*id, BINDING)).copied().unwrap_or(u32::MAX);
+                let name = tables.names.get(id).cloned().unwrap_or_default();
+                let texels = Binding { name, texels: true, readonly: true, writeonly: false };
+                out.bindings.insert(binding, texels);
+            }
             CLASS_STORAGE_BUFFER => {
                 let binding = tables.decorations.get(&(*id, BINDING)).copied().unwrap_or(u32::MAX);
                 out.bindings.entry(binding).or_insert_with(|| tables.binding(*id, *to));
@@ -162,6 +174,7 @@ impl Tables {
             (21, [id, _, signed]) => drop(self.types.insert(*id, Type::Int { signed: *signed != 0 })),
             (22, [id, ..]) => drop(self.types.insert(*id, Type::Float)),
             (23, [id, of, count]) => drop(self.types.insert(*id, Type::Vector { of: *of, count: *count })),
+            (25, [id, _, DIM_BUFFER, ..]) => drop(self.types.insert(*id, Type::Texels)),
             (28, [id, of, length_id]) => {
                 self.types.insert(*id, Type::Array { of: *of, length_id: *length_id });
             }
@@ -195,6 +208,7 @@ impl Tables {
         };
         Binding {
             name: self.names.get(&block).cloned().unwrap_or_default(),
+            texels: false,
             readonly: decorated(NON_WRITABLE),
             writeonly: decorated(NON_READABLE),
         }
@@ -246,6 +260,7 @@ fn capability_name(number: u32) -> String {
         11 => "Int64",
         22 => "Int16",
         39 => "Int8",
+        46 => "SampledBuffer",
         50 => "ImageQuery",
         61 => "GroupNonUniform",
         62 => "GroupNonUniformVote",
