@@ -199,7 +199,7 @@ fn few_kernels_know_of_subgroups() {
     const HEADER_WORDS: usize = 5;
     const OP_DECORATE: u32 = 71;
     const BUILT_IN: u32 = 11;
-    const MAY_SHUFFLE: [&str; 3] = ["attention_query", "conv_lanes", "matmul_lanes"];
+    const MAY_SHUFFLE: [&str; 4] = ["attention_query", "conv_lanes", "matmul_lanes", "matmul_parts"];
     let is_subgroup_operation = |opcode: u32| (333..=366).contains(&opcode);
     let is_of_subgroups = |built_in: u32| (36..=40).contains(&built_in) || (4416..=4420).contains(&built_in);
     for_each_variant(|template, variant, words, _| {

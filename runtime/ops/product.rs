@@ -15,6 +15,7 @@ use crate::{
     base::{Error, Result, Scalar, shape},
     shader::{Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Family, work_groups},
 };
+use parts::Parts;
 
 /// The kernels of a product.
 static MATMUL: Family<ProductWay> = Family {
@@ -113,6 +114,9 @@ impl Product {
         }
         if self.a.sizes.last() == Some(&0) && self.bias.is_none() {
             return fill(cx, y, Scalar::Float(self.activation.apply(0.0)));
+        }
+        if let Some(parts) = Parts::new(&self, cx.profile(), y)? {
+            return parts.emit(cx, self, y);
         }
         if let Some(launch) = Launch::new(&self, y)? {
             return launch.emit(cx);
@@ -420,6 +424,7 @@ fn vectors_along(tensor: &Tensor, dim: usize) -> bool {
 }
 
 mod dispatch;
+mod parts;
 
 #[cfg(test)]
 mod tests;
