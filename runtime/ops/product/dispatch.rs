@@ -12,24 +12,45 @@ use crate::{
     shader::{Chosen, Dispatch, OperandAccess, Region, kernels},
 };
 
-/// Parameters of a launch for one of the kernels, which share them.
-macro_rules! params {
-    ($launch:expr, $Params:ident) => {{
-        let launch = $launch;
-        $Params {
-            m: launch.rows() as u32,
-            n: launch.columns() as u32,
-            k: launch.depth() as u32,
-            batch_1: launch.y.sizes[1] as u32,
-            alpha: launch.alpha,
-            beta: launch.beta,
-            act_a: launch.activation.a,
-            act_b: launch.activation.b,
-            a_strides: pad(&launch.a.strides, 0)?,
-            b_strides: launch.b_strides()?,
-            bias_strides: launch.bias_strides()?,
-            y_strides: pad(&launch.y.strides[..3], 0)?,
-        }
+/// The dispatch of a launch by the kernel `$kernel` with activation `$activation`, in `$groups` work groups. The kernels
+/// share operands and parameters; in braces are the axes and spec constants that only some of them have.
+macro_rules! product_dispatch {
+    (
+        $launch:ident, $cx:ident, $chosen:ident, $kernel:ident, $activation:ident, $groups:expr,
+        axes { $($axis:ident: $point:expr),* }, spec { $($constant:ident: $value:expr),* }
+    ) => {{
+        use kernels::$kernel::{Axes, Operands, Out, Params, Spec, dispatch};
+        $launch.check_elements()?;
+        let axes = Axes {
+            dtype: float_axis!($kernel, $launch.a.element)?,
+            out: if $launch.y.element == Element::F16 { Out::F16 } else { Out::F32 },
+            $($axis: $point,)*
+        };
+        let spec = Spec {
+            round_mode: $launch.round_mode($cx),
+            local_x: $chosen.local[0],
+            has_bias: u32::from($launch.bias.is_some()),
+            adds_y: u32::from($launch.adds_y),
+            activation: known($launch.activation.$activation())?,
+            $($constant: $value,)*
+        };
+        let params = Params {
+            m: $launch.rows() as u32,
+            n: $launch.columns() as u32,
+            k: $launch.depth() as u32,
+            batch_1: $launch.y.sizes[1] as u32,
+            alpha: $launch.alpha,
+            beta: $launch.beta,
+            act_a: $launch.activation.a,
+            act_b: $launch.activation.b,
+            a_strides: pad(&$launch.a.strides, 0)?,
+            b_strides: $launch.b_strides()?,
+            bias_strides: $launch.bias_strides()?,
+            y_strides: pad(&$launch.y.strides[..3], 0)?,
+        };
+        let [a, b, bias, y] = $launch.regions();
+        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, $groups, $cx.label());
+        Ok($launch.with_access(dispatch))
     }};
 }
 
@@ -104,139 +125,95 @@ impl Launch {
     }
 
     pub(super) fn tile_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::matmul::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
-        self.check_elements()?;
-        let axes = Axes {
-            dtype: float_axis!(matmul, self.a.element)?,
-            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-            tile_m: match chosen.value.rows() {
-                4 => TileM::TileM4,
-                8 => TileM::TileM8,
-                _ => TileM::TileM16,
+        use kernels::matmul::TileM;
+        product_dispatch!(
+            self,
+            cx,
+            chosen,
+            matmul,
+            in_matmul,
+            self.tile_groups(chosen),
+            axes {
+                tile_m: match chosen.value.rows() {
+                    4 => TileM::TileM4,
+                    8 => TileM::TileM8,
+                    _ => TileM::TileM16,
+                }
             },
-        };
-        let [local_x, local_y] = chosen.local;
-        let spec = Spec {
-            round_mode: self.round_mode(cx),
-            local_x,
-            local_y,
-            a_vec4: u32::from(self.a_vec4()),
-            b_loads: self.b_loads(),
-            has_bias: u32::from(self.bias.is_some()),
-            adds_y: u32::from(self.adds_y),
-            activation: known(self.activation.in_matmul())?,
-        };
-        let [a, b, bias, y] = self.regions();
-        let params = params!(self, Params);
-        let groups = self.tile_groups(chosen);
-        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
-        Ok(self.with_access(dispatch))
+            spec { local_y: chosen.local[1], a_vec4: u32::from(self.a_vec4()), b_loads: self.b_loads() }
+        )
     }
 
     /// What reads a and b as texels of 4 elements, which the launch has.
     pub(super) fn texel_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::matmul_texel::{Axes, Operands, Out, Params, Spec, dispatch};
-        self.check_elements()?;
-        let axes = Axes {
-            dtype: float_axis!(matmul_texel, self.a.element)?,
-            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-        };
-        let [local_x, local_y] = chosen.local;
-        let spec = Spec {
-            round_mode: self.round_mode(cx),
-            local_x,
-            local_y,
-            has_bias: u32::from(self.bias.is_some()),
-            adds_y: u32::from(self.adds_y),
-            activation: known(self.activation.in_matmul_texel())?,
-        };
-        let [a, b, bias, y] = self.regions();
-        let params = params!(self, Params);
-        let groups = self.tile_groups(chosen);
-        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
-        Ok(self.with_access(dispatch))
+        product_dispatch!(
+            self,
+            cx,
+            chosen,
+            matmul_texel,
+            in_matmul_texel,
+            self.tile_groups(chosen),
+            axes {},
+            spec { local_y: chosen.local[1] }
+        )
     }
 
     pub(super) fn lanes_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::matmul_lanes::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
-        self.check_elements()?;
-        let axes = Axes {
-            dtype: float_axis!(matmul_lanes, self.a.element)?,
-            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-            tile_m: match chosen.value.rows() {
-                1 => TileM::TileM1,
-                4 => TileM::TileM4,
-                8 => TileM::TileM8,
-                _ => TileM::TileM16,
+        use kernels::matmul_lanes::TileM;
+        product_dispatch!(
+            self,
+            cx,
+            chosen,
+            matmul_lanes,
+            in_matmul_lanes,
+            self.tile_groups(chosen),
+            axes {
+                tile_m: match chosen.value.rows() {
+                    1 => TileM::TileM1,
+                    4 => TileM::TileM4,
+                    8 => TileM::TileM8,
+                    _ => TileM::TileM16,
+                }
             },
-        };
-        let [local_x, _] = chosen.local;
-        let spec = Spec {
-            round_mode: self.round_mode(cx),
-            local_x,
-            lanes: cx.profile().subgroup_size.clamp(4, MAX_LANES),
-            a_vec4: u32::from(self.a_vec4()),
-            b_loads: self.b_loads(),
-            has_bias: u32::from(self.bias.is_some()),
-            adds_y: u32::from(self.adds_y),
-            activation: known(self.activation.in_matmul_lanes())?,
-        };
-        let [a, b, bias, y] = self.regions();
-        let params = params!(self, Params);
-        let groups = self.tile_groups(chosen);
-        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
-        Ok(self.with_access(dispatch))
+            spec {
+                lanes: cx.profile().subgroup_size.clamp(4, MAX_LANES),
+                a_vec4: u32::from(self.a_vec4()),
+                b_loads: self.b_loads()
+            }
+        )
     }
 
     pub(super) fn split_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::matmul_split::{Axes, Operands, Out, Params, Spec, TileM, dispatch};
-        self.check_elements()?;
-        let axes = Axes {
-            dtype: float_axis!(matmul_split, self.a.element)?,
-            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-            tile_m: match chosen.value.rows() {
-                2 => TileM::TileM2,
-                4 => TileM::TileM4,
-                _ => TileM::TileM8,
+        use kernels::matmul_split::TileM;
+        product_dispatch!(
+            self,
+            cx,
+            chosen,
+            matmul_split,
+            in_matmul_split,
+            self.tile_groups(chosen),
+            axes {
+                tile_m: match chosen.value.rows() {
+                    2 => TileM::TileM2,
+                    4 => TileM::TileM4,
+                    _ => TileM::TileM8,
+                }
             },
-        };
-        let spec = Spec {
-            round_mode: self.round_mode(cx),
-            local_x: chosen.local[0],
-            a_vec4: u32::from(self.a_vec4()),
-            b_loads: self.b_loads(),
-            has_bias: u32::from(self.bias.is_some()),
-            adds_y: u32::from(self.adds_y),
-            activation: known(self.activation.in_matmul_split())?,
-        };
-        let [a, b, bias, y] = self.regions();
-        let params = params!(self, Params);
-        let groups = self.tile_groups(chosen);
-        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
-        Ok(self.with_access(dispatch))
+            spec { a_vec4: u32::from(self.a_vec4()), b_loads: self.b_loads() }
+        )
     }
 
     pub(super) fn row_dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::matmul_row::{Axes, Operands, Out, Params, Spec, dispatch};
-        self.check_elements()?;
-        let axes = Axes {
-            dtype: float_axis!(matmul_row, self.a.element)?,
-            out: if self.y.element == Element::F16 { Out::F16 } else { Out::F32 },
-        };
-        let spec = Spec {
-            round_mode: self.round_mode(cx),
-            local_x: chosen.local[0],
-            a_vec4: u32::from(self.a_vec4()),
-            b_loads: self.b_loads(),
-            has_bias: u32::from(self.bias.is_some()),
-            adds_y: u32::from(self.adds_y),
-            activation: known(self.activation.in_matmul_row())?,
-        };
-        let [a, b, bias, y] = self.regions();
-        let params = params!(self, Params);
-        let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), spec.local_x / ROW_SPLIT)?;
-        let groups = [x, y_groups, self.batches() as u32];
-        let dispatch = dispatch(axes, spec, Operands { a, b, bias, y }, params, groups, cx.label());
-        Ok(self.with_access(dispatch))
+        let [x, y_groups, _] = cx.groups_1d(self.columns().div_ceil(4), chosen.local[0] / ROW_SPLIT)?;
+        product_dispatch!(
+            self,
+            cx,
+            chosen,
+            matmul_row,
+            in_matmul_row,
+            [x, y_groups, self.batches() as u32],
+            axes {},
+            spec { a_vec4: u32::from(self.a_vec4()), b_loads: self.b_loads() }
+        )
     }
 }
