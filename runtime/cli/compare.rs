@@ -2,46 +2,31 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use vkdelegate::compare::{CompareOptions, Difference, compare};
 
-use crate::{
-    Verdict,
-    args::{DeviceArgs, MethodArgs},
-    output, tensors,
-};
+use crate::{Verdict, args::ModelArgs, output};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program, a .pt2 file.
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Inputs, as for `run`; without it, made-up ones within the program's ranges.
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
     /// Make this kernel compute something else, to see that it is found.
     #[arg(long, hide = true)]
     break_kernel: Option<String>,
-    #[command(flatten)]
-    method: MethodArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = args.method.program.open(&args.model)?;
-    let method = args.method.method(&program)?;
-    let inputs = match &args.inputs {
-        Some(path) => {
-            method.inputs_from_tensors(tensors::read(path)?).with_context(|| path.display().to_string())?
-        }
-        None => method.sample_inputs()?,
-    };
-    let gpu = args.device.open()?;
+    let delegate = &args.model.delegate;
+    let (program, inputs, gpu) =
+        args.model.open(|program| delegate.read_or_make_inputs(program, args.inputs.as_deref()))?;
     if let Some(kernel) = &args.break_kernel {
         gpu.context().break_kernel(kernel);
     }
-    let options =
-        CompareOptions { method: args.method.method.clone(), precision: args.method.precision.into() };
+    let options = CompareOptions { method: delegate.method.clone(), precision: delegate.precision.into() };
     let bar = output::progress_bar(0);
     let report = compare(&gpu, &program, &inputs, &options, |done, total| {
         bar.set_length(total as u64);

@@ -7,15 +7,15 @@ use vkdelegate::{DType, Delegate, HostDelegate, HostTensor, Outputs, Program, Sc
 
 use crate::{
     Verdict,
-    args::{DeviceArgs, MethodArgs},
+    args::ModelArgs,
     output,
     tensors::{self, NamedTensors},
 };
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program, a .pt2 file.
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Inputs of one run: .npz or .safetensors with keys in0, in1, ... or the names of the inputs, or .npy for input 0.
     #[arg(long, value_name = "FILE", required = true)]
     inputs: Vec<PathBuf>,
@@ -25,10 +25,6 @@ pub struct Args {
     /// Run on the host, slowly and in float32, when no device can be opened.
     #[arg(long)]
     fallback: bool,
-    #[command(flatten)]
-    method: MethodArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
 }
 
 /// What runs: a device, or the host in its place.
@@ -39,16 +35,16 @@ enum Runner {
 
 impl Runner {
     fn build(args: &Args, program: &Program) -> Result<Runner> {
-        let gpu = match args.device.open() {
+        let gpu = match args.model.delegate.open_gpu() {
             Ok(gpu) => gpu,
             Err(error) if args.fallback => {
                 eprintln!("warning: running on the host, as no device can be opened: {error:#}");
-                let delegate = HostDelegate::build(program, args.method.method.as_deref())?;
+                let delegate = HostDelegate::build(program, args.model.delegate.method.as_deref())?;
                 return Ok(Runner::Host(Box::new(delegate)));
             }
             Err(error) => return Err(error),
         };
-        let delegate = args.method.builder(&gpu).build(program)?;
+        let delegate = args.model.delegate.builder(&gpu).build(program)?;
         let memory = output::memory_line(&delegate.report().memory);
         log::info!("{}: {memory}", output::device_line(gpu.info()));
         Ok(Runner::Device(Box::new(delegate)))
@@ -66,12 +62,9 @@ pub fn run(args: Args) -> Result<Verdict> {
     if let Some(path) = &args.outputs {
         tensors::Format::of(path)?;
     }
-    let program = args.method.program.open(&args.model)?;
-    let method = args.method.method(&program)?;
-    let inputs = args.inputs.iter().map(|path| {
-        let values = method.inputs_from_tensors(tensors::read(path)?);
-        values.with_context(|| path.display().to_string())
-    });
+    let ModelArgs { model, delegate } = &args.model;
+    let program = delegate.program.open(model)?;
+    let inputs = args.inputs.iter().map(|file| delegate.read_inputs(&program, file));
     let inputs: Vec<Vec<Value>> = inputs.collect::<Result<_>>()?;
     let mut runner = Runner::build(&args, &program)?;
     let bar = output::progress_bar(inputs.len() as u64);

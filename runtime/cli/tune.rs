@@ -2,22 +2,18 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value as Json, json};
 use vkdelegate::{TuneOptions, TuneReport, TunedChoice, tune};
 
-use crate::{
-    Verdict,
-    args::{DeviceArgs, MethodArgs},
-    output, tensors,
-};
+use crate::{Verdict, args::ModelArgs, output};
 
 /// Every candidate is checked before it is timed: several runs with the same bits, the bits of other work-group shapes of
 /// its kernel, and the host's result. Wrong ones are never used again, and are a failed check.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program, a .pt2 file.
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// Inputs whose sizes are tuned for, as for `run`; without it, sizes at the ends of the program's ranges.
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
@@ -33,31 +29,20 @@ pub struct Args {
     /// For tests: break a kernel in work groups of one size.
     #[arg(long, hide = true, num_args = 3, value_names = ["KERNEL", "X", "Y"])]
     break_work_group: Option<Vec<String>>,
-    #[command(flatten)]
-    method: MethodArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = args.method.program.open(&args.model)?;
-    let gpu = args.device.open()?;
+    let delegate = &args.model.delegate;
+    let (program, inputs, gpu) = args
+        .model
+        .open(|program| args.inputs.as_deref().map(|file| delegate.read_inputs(program, file)).transpose())?;
     if let Some([kernel, sizes @ ..]) = args.break_work_group.as_deref() {
         let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<u32>, _>>()?;
         gpu.context().break_work_group(kernel, &sizes);
     }
-    let inputs = match &args.inputs {
-        Some(file) => Some(
-            args.method
-                .method(&program)?
-                .inputs_from_tensors(tensors::read(file)?)
-                .with_context(|| file.display().to_string())?,
-        ),
-        None => None,
-    };
     let options = TuneOptions {
-        method: args.method.method.clone(),
-        precision: args.method.precision.into(),
+        method: delegate.method.clone(),
+        precision: delegate.precision.into(),
         inputs,
         budget: Duration::from_secs(args.budget),
         again: args.again,

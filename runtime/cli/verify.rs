@@ -6,19 +6,15 @@ use anyhow::Result;
 use serde_json::{Value as Json, json};
 use vkdelegate::verify::{Failure, VerifyOptions, VerifyReport, verify};
 
-use crate::{
-    Verdict,
-    args::{DeviceArgs, MethodArgs},
-    output, tensors,
-};
+use crate::{Verdict, args::ModelArgs, output, tensors};
 
 /// Failures that the plain output shows; the rest is counted.
 const SHOWN: usize = 20;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The program, a .pt2 file.
-    model: PathBuf,
+    #[command(flatten)]
+    model: ModelArgs,
     /// The recorded calls: METHOD.inv{i}.in{j}, .out{j}, .mut{j} and .buf.NAME in a .safetensors (or .npz) file.
     references: PathBuf,
     /// Relative tolerance [default: 1e-4, 1e-2 with f16].
@@ -30,19 +26,14 @@ pub struct Args {
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    method: MethodArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
-    let program = args.method.program.open(&args.model)?;
-    let references = tensors::read(&args.references)?;
-    let gpu = args.device.open()?;
+    let delegate = &args.model.delegate;
+    let (program, references, gpu) = args.model.open(|_| tensors::read(&args.references))?;
     let options = VerifyOptions {
-        method: args.method.method.clone(),
-        precision: args.method.precision.into(),
+        method: delegate.method.clone(),
+        precision: delegate.precision.into(),
         rtol: args.rtol,
         atol: args.atol,
     };

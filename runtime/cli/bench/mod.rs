@@ -8,10 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::{
-    Verdict,
-    args::{DeviceArgs, MethodArgs},
-};
+use crate::{Verdict, args::DelegateArgs};
 use report::Report;
 use subject::{DTypeArg, OpArg, Shape, Subject};
 use times::{RunTimes, ScratchFolder};
@@ -50,18 +47,16 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    method: MethodArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    delegate: DelegateArgs,
 }
 
 pub fn run(args: Args) -> Result<Verdict> {
     let subject = Subject::of(&args)?;
     let scratch = ScratchFolder::new();
-    let cache_dir = args.device.cache_dir.clone().unwrap_or_else(|| scratch.path());
+    let cache_dir = args.delegate.cache_dir.clone().unwrap_or_else(|| scratch.path());
     let (gpu, mut delegate, cold) = times::load(&args, &subject, cache_dir.clone())?;
     let times = RunTimes::measure(&mut delegate, &subject, &args)?;
-    let kernels = times::profile(&args.method, &gpu, &subject)?;
+    let kernels = times::profile(&args.delegate, &gpu, &subject)?;
     let (device, memory) = (gpu.info().clone(), delegate.report().memory);
     // The device writes its kernels to the folder when it closes.
     drop((delegate, gpu));

@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use vkdelegate::{DType, Program, Value, convolution_program, linear_program, quantised_linear_program};
 
 use super::Args;
-use crate::tensors;
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum OpArg {
@@ -214,20 +213,14 @@ impl Subject {
     }
 
     fn model(path: &Path, args: &Args) -> Result<Subject> {
-        let program = args.method.program.open(path)?;
-        let method = args.method.method(&program)?;
-        let inputs = match &args.inputs {
-            Some(file) => method
-                .inputs_from_tensors(tensors::read(file)?)
-                .with_context(|| file.display().to_string())?,
-            None => method.sample_inputs()?,
-        };
+        let program = args.delegate.program.open(path)?;
+        let inputs = args.delegate.read_or_make_inputs(&program, args.inputs.as_deref())?;
         let sizes = |tensor: &vkdelegate::HostTensor| {
             tensor.sizes().iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
         };
         let shape = inputs.iter().filter_map(Value::as_tensor).map(sizes).collect::<Vec<_>>().join(",");
         let name = path.display().to_string();
-        let dtype = args.method.precision.as_str();
+        let dtype = args.delegate.precision.as_str();
         Ok(Subject { program, inputs, path: Some(path.to_path_buf()), name, shape, dtype, work: None })
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use vkdelegate::{Delegate, Gpu, Program};
 
 use super::{Args, subject::Subject};
-use crate::{args::MethodArgs, cpu_time::process_cpu_ms, output};
+use crate::{args::DelegateArgs, cpu_time::process_cpu_ms, output};
 
 /// Runs that are timed on the device, kernel by kernel.
 const PROFILED_RUNS: usize = 3;
@@ -27,12 +27,12 @@ pub struct LoadTimes {
 /// Opens the device with its compiled kernels in `cache_dir`, loads what is timed, and runs it once.
 pub fn load(args: &Args, subject: &Subject, cache_dir: PathBuf) -> Result<(Gpu, Delegate, LoadTimes)> {
     let started = Instant::now();
-    let gpu = args.device.open_with_cache(Some(cache_dir))?;
+    let gpu = args.delegate.open_gpu_with_cache(Some(cache_dir))?;
     let open_ms = ms_since(started);
     let started = Instant::now();
     let opened: Option<Program> =
-        subject.path.as_ref().map(|path| args.method.program.open(path)).transpose()?;
-    let mut delegate = args.method.builder(&gpu).build(opened.as_ref().unwrap_or(&subject.program))?;
+        subject.path.as_ref().map(|path| args.delegate.program.open(path)).transpose()?;
+    let mut delegate = args.delegate.builder(&gpu).build(opened.as_ref().unwrap_or(&subject.program))?;
     let load_ms = ms_since(started);
     let started = Instant::now();
     delegate.run(&subject.inputs)?;
@@ -92,8 +92,8 @@ pub struct Kernel {
 }
 
 /// Runs with a timestamp behind each launch, apart from the runs that are timed as a whole.
-pub fn profile(method: &MethodArgs, gpu: &Gpu, subject: &Subject) -> Result<Vec<Kernel>> {
-    let mut delegate = method.builder(gpu).timestamps(true).build(&subject.program)?;
+pub fn profile(args: &DelegateArgs, gpu: &Gpu, subject: &Subject) -> Result<Vec<Kernel>> {
+    let mut delegate = args.builder(gpu).timestamps(true).build(&subject.program)?;
     let mut totals: BTreeMap<String, f64> = BTreeMap::new();
     let mut timed = false;
     for _ in 0..PROFILED_RUNS {
