@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use half::{bf16, f16};
 use vkdelegate::gpu::{
-    BindingKind, BufferBinding, DispatchDesc, Gpu, GpuOptions, PipelineDesc, RecorderDesc, StagingBuffer,
+    BindingKind, Buffer, BufferBinding, DispatchDesc, Gpu, GpuOptions, PipelineDesc, RecorderDesc,
     StagingDesc, StagingDirection,
 };
 use vkdelegate::shader::kernels::{attention_query, copy, predicate, unary};
@@ -17,18 +17,17 @@ use vkdelegate::shader::{Access, Dispatch, Need, OperandAccess, Region, StorageI
 fn run(gpu: &Gpu, access: Access, dispatch: &Dispatch, contents: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let template = dispatch.kernel.info().expect("a kernel of the table");
     let layout = template.push(access).expect("both ways of access");
-    let mut buffers: Vec<StagingBuffer> = Vec::new();
+    let mut buffers: Vec<Buffer> = Vec::new();
     for bytes in contents {
         let size_bytes = bytes.len() as u64;
         let desc = StagingDesc { name: "operand", size_bytes, direction: StagingDirection::Readback };
-        let mut buffer = gpu.create_staging(&desc).unwrap();
+        let buffer = gpu.create_staging(&desc).unwrap();
         buffer.write(0, bytes).unwrap();
         buffers.push(buffer);
     }
     let mut push = Vec::new();
     let mut bindings = Vec::new();
     for buffer in &buffers {
-        let buffer = buffer.buffer();
         match access {
             Access::Bda => push.extend(buffer.device_address().expect("an address").to_le_bytes()),
             Access::Ssbo => {
@@ -50,7 +49,7 @@ fn run(gpu: &Gpu, access: Access, dispatch: &Dispatch, contents: &[Vec<u8>]) -> 
         })
         .unwrap();
     let mut recorder = gpu.record(&RecorderDesc { name: "test", timestamps: false }).unwrap();
-    buffers.iter().for_each(|buffer| recorder.keep(buffer.buffer()));
+    buffers.iter().for_each(|buffer| recorder.keep(buffer));
     let desc = DispatchDesc {
         label: &dispatch.label,
         pipeline: &pipeline,
@@ -61,8 +60,8 @@ fn run(gpu: &Gpu, access: Access, dispatch: &Dispatch, contents: &[Vec<u8>]) -> 
     recorder.dispatch(&desc).unwrap();
     let recording = recorder.end().unwrap();
     gpu.submit(&recording).unwrap().wait(Duration::from_secs(60)).unwrap();
-    let read = |buffer: &StagingBuffer| {
-        let mut bytes = vec![0; usize::try_from(buffer.buffer().size_bytes()).unwrap()];
+    let read = |buffer: &Buffer| {
+        let mut bytes = vec![0; usize::try_from(buffer.size_bytes()).unwrap()];
         buffer.read(0, &mut bytes).unwrap();
         bytes
     };

@@ -7,8 +7,7 @@ use super::context::{Context, lock};
 use crate::{
     base::Result,
     gpu::{
-        Buffer, BufferDesc, CopyRegion, RecorderDesc, Scope, StagingBuffer, StagingDesc, StagingDirection,
-        UnifiedMemory,
+        Buffer, BufferDesc, CopyRegion, RecorderDesc, Scope, StagingDesc, StagingDirection, UnifiedMemory,
     },
     ops::{PackKey, Prepack},
 };
@@ -93,7 +92,7 @@ impl Context {
     /// Fills the first `bytes.len()` bytes of `buffer`.
     pub(super) fn upload(&self, buffer: &Buffer, bytes: &[u8]) -> Result<()> {
         if buffer.is_mapped() {
-            return Ok(buffer.write_with(0, bytes.len(), |mapped| mapped.copy_from_slice(bytes))?);
+            return Ok(buffer.write(0, bytes)?);
         }
         let mut batch = Batch::new(self, bytes.len())?;
         batch.add(buffer, bytes.len(), |offset, out| {
@@ -123,7 +122,7 @@ impl Context {
         })?;
         let mut recorder = self.gpu().record(&RecorderDesc { name: "read-back", timestamps: false })?;
         let region = CopyRegion { src_offset_bytes: 0, dst_offset_bytes: 0, len_bytes };
-        recorder.copy(buffer, staging.buffer(), &[region])?;
+        recorder.copy(buffer, &staging, &[region])?;
         self.gpu().submit(&recorder.end()?)?.wait(COPY_TIMEOUT)?;
         staging.read_with(0, len_bytes as usize, read)?
     }
@@ -150,7 +149,7 @@ fn fill(
 struct Batch<'a> {
     context: &'a Context,
     /// `None` where nothing is to be copied.
-    staging: Option<StagingBuffer>,
+    staging: Option<Buffer>,
     size_bytes: usize,
     filled_bytes: usize,
     copies: Vec<(Buffer, CopyRegion)>,
@@ -182,7 +181,7 @@ impl Batch<'_> {
             if self.filled_bytes == self.size_bytes {
                 self.submit()?;
             }
-            let Some(staging) = &mut self.staging else { break };
+            let Some(staging) = &self.staging else { break };
             let piece = (self.size_bytes - self.filled_bytes).min(len_bytes - offset);
             staging.write_with(self.filled_bytes as u64, piece, |out| write(offset, out))??;
             let region = CopyRegion {
@@ -203,7 +202,7 @@ impl Batch<'_> {
         let gpu = self.context.gpu();
         let mut recorder = gpu.record(&RecorderDesc { name: "constant upload", timestamps: false })?;
         for (buffer, region) in self.copies.drain(..) {
-            recorder.copy(staging.buffer(), &buffer, &[region])?;
+            recorder.copy(staging, &buffer, &[region])?;
         }
         recorder.barrier(Scope::TRANSFER, Scope::COMPUTE);
         gpu.submit(&recorder.end()?)?.wait(COPY_TIMEOUT)?;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     base::{Error, Result},
-    gpu::{Buffer, BufferDesc, StagingBuffer, StagingDesc, StagingDirection, UnifiedMemory},
+    gpu::{Buffer, BufferDesc, StagingDesc, StagingDirection, UnifiedMemory},
     ops::{PackKey, StorageKind},
     plan::{Place, Plan},
     shader::Region,
@@ -105,9 +105,9 @@ pub struct RunMemory {
     /// The status words.
     pub status: Buffer,
     /// Where the host puts inputs that it does not write in place.
-    upload: Option<StagingBuffer>,
+    upload: Option<Buffer>,
     /// Where the host finds outputs that it does not read in place.
-    readback: Option<StagingBuffer>,
+    readback: Option<Buffer>,
 }
 
 impl RunMemory {
@@ -191,7 +191,7 @@ impl<'a> Storages<'a> {
     /// # Errors
     /// When inputs are not staged.
     pub fn upload(&self) -> Result<&'a Buffer> {
-        let staging = self.memory.upload.as_ref().map(StagingBuffer::buffer);
+        let staging = self.memory.upload.as_ref();
         staging.ok_or_else(|| Error::internal("there is no staging buffer for inputs"))
     }
 
@@ -200,7 +200,7 @@ impl<'a> Storages<'a> {
     /// # Errors
     /// When outputs are not staged.
     pub fn readback(&self) -> Result<&'a Buffer> {
-        let staging = self.memory.readback.as_ref().map(StagingBuffer::buffer);
+        let staging = self.memory.readback.as_ref();
         staging.ok_or_else(|| Error::internal("there is no staging buffer for outputs"))
     }
 }

@@ -16,6 +16,22 @@ impl Buffer {
         self.gate().is_some()
     }
 
+    /// Copies `bytes` to `offset_bytes`.
+    ///
+    /// # Errors
+    /// As for [`Buffer::write_with`].
+    pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> GpuResult<()> {
+        self.write_with(offset_bytes, bytes.len(), |mapped| mapped.copy_from_slice(bytes))
+    }
+
+    /// Copies the bytes at `offset_bytes` to `bytes`.
+    ///
+    /// # Errors
+    /// As for [`Buffer::write_with`].
+    pub fn read(&self, offset_bytes: u64, bytes: &mut [u8]) -> GpuResult<()> {
+        self.read_with(offset_bytes, bytes.len(), |mapped| bytes.copy_from_slice(mapped))
+    }
+
     /// Lets `fill` write a range in place (it may be write-combined memory: write in order, don't read).
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! The only module that names `ash`, and the only one with `unsafe` for Vulkan. It knows SPIR-V words, buffers and
 //! byte ranges; it must never know ops, programs or plans.
 //!
-//! [`Gpu`] opens a device; [`Buffer`] and [`StagingBuffer`] hold bytes; [`Pipeline`] is a compiled kernel; a
+//! [`Gpu`] opens a device; a [`Buffer`] holds bytes; [`Pipeline`] is a compiled kernel; a
 //! [`Recorder`] makes a [`Recording`], which is submitted any number of times. Everything made from a `Gpu` keeps
 //! it alive, so values may be dropped in any order, on any thread.
 #![allow(unsafe_code)]
@@ -41,7 +41,7 @@ pub use memory::{Buffer, BufferDesc, MemoryUse};
 pub use options::GpuOptions;
 pub use pipeline::{BindingKind, Pipeline, PipelineDesc};
 pub use select::{DeviceChoice, DeviceDescription, DeviceKind, select};
-pub use staging::{StagingBuffer, StagingDesc, StagingDirection};
+pub use staging::{StagingDesc, StagingDirection};
 pub use submit::Submission;
 pub use timing::Timing;
 pub use validation::ValidationLog;

@@ -18,16 +18,16 @@ fn whole(len_bytes: u64) -> [CopyRegion; 1] {
 fn bytes_survive_a_round_trip() {
     with_gpu(validated(), |gpu| {
         let data: Vec<u8> = (0..4096u32).map(|i| (i * 31) as u8).collect();
-        let mut upload = staging(gpu, StagingDirection::Upload, 4096);
+        let upload = staging(gpu, StagingDirection::Upload, 4096);
         let readback = staging(gpu, StagingDirection::Readback, 4096);
         let buffer = device_buffer(gpu, "data", 4096);
         upload.write(0, &data).unwrap();
         let recording = record(gpu, false, |recorder| {
-            recorder.copy(upload.buffer(), &buffer, &whole(4096)).unwrap();
+            recorder.copy(&upload, &buffer, &whole(4096)).unwrap();
             recorder.barrier(Scope::TRANSFER, Scope::TRANSFER);
             recorder.fill(&buffer, 100, 8, 0x0102_0304).unwrap();
             recorder.barrier(Scope::TRANSFER, Scope::TRANSFER);
-            recorder.copy(&buffer, readback.buffer(), &whole(4096)).unwrap();
+            recorder.copy(&buffer, &readback, &whole(4096)).unwrap();
         });
         run(gpu, &recording);
         let mut expected = data;
@@ -42,14 +42,14 @@ fn a_kernel_runs_with_every_access_and_again_when_resubmitted() {
         for access in accesses(gpu) {
             let kernel = CopyKernel::new(gpu, access);
             let (x, y) = (device_buffer(gpu, "x", 400), device_buffer(gpu, "y", 400));
-            let mut upload = staging(gpu, StagingDirection::Upload, 400);
+            let upload = staging(gpu, StagingDirection::Upload, 400);
             let readback = staging(gpu, StagingDirection::Readback, 400);
             let recording = record(gpu, false, |recorder| {
-                recorder.copy(upload.buffer(), &x, &whole(400)).unwrap();
+                recorder.copy(&upload, &x, &whole(400)).unwrap();
                 recorder.barrier(Scope::TRANSFER, Scope::COMPUTE);
                 kernel.dispatch(recorder, &x, &y, 100);
                 recorder.barrier(Scope::COMPUTE, Scope::TRANSFER);
-                recorder.copy(&y, readback.buffer(), &whole(400)).unwrap();
+                recorder.copy(&y, &readback, &whole(400)).unwrap();
             });
             for round in 0..3u32 {
                 let words: Vec<u32> = (0..100).map(|i| i * 7 + round).collect();
@@ -71,7 +71,7 @@ fn recordings_see_what_earlier_ones_wrote_without_a_wait_between() {
         let readback = staging(gpu, StagingDirection::Readback, 256);
         let fill = record(gpu, false, |recorder| recorder.fill(&x, 0, 256, 42).unwrap());
         let copy = record(gpu, false, |recorder| kernel.dispatch(recorder, &x, &y, 64));
-        let read = record(gpu, false, |recorder| recorder.copy(&y, readback.buffer(), &whole(256)).unwrap());
+        let read = record(gpu, false, |recorder| recorder.copy(&y, &readback, &whole(256)).unwrap());
         let pending: Vec<_> = [&fill, &copy, &read].map(|recording| gpu.submit(recording).unwrap()).into();
         for mut submission in pending {
             submission.wait(PATIENCE).unwrap();
@@ -134,10 +134,9 @@ fn each_command_is_timed_under_its_label() {
 #[test]
 fn pending_work_shuts_the_host_and_a_second_submission_out() {
     with_gpu(validated(), |gpu| {
-        let mut upload = staging(gpu, StagingDirection::Upload, 64);
+        let upload = staging(gpu, StagingDirection::Upload, 64);
         let buffer = device_buffer(gpu, "data", 64);
-        let recording =
-            record(gpu, false, |recorder| recorder.copy(upload.buffer(), &buffer, &whole(64)).unwrap());
+        let recording = record(gpu, false, |recorder| recorder.copy(&upload, &buffer, &whole(64)).unwrap());
         let mut submission = gpu.submit(&recording).unwrap();
         assert!(matches!(upload.write(0, &[1]), Err(GpuError::InvalidUse { .. })));
         assert!(matches!(gpu.submit(&recording), Err(GpuError::InvalidUse { .. })));
@@ -161,7 +160,7 @@ fn a_wait_times_out_and_may_be_repeated() {
                 recorder.fill(&buffer, 0, LEN_BYTES, value).unwrap();
                 recorder.barrier(Scope::TRANSFER, Scope::TRANSFER);
             }
-            recorder.copy(&buffer, readback.buffer(), &whole(64)).unwrap();
+            recorder.copy(&buffer, &readback, &whole(64)).unwrap();
         });
         let timeout = Duration::from_millis(1);
         let mut submission = gpu.submit(&recording).unwrap();
@@ -216,7 +215,7 @@ fn wrong_ranges_and_shapes_are_errors_and_never_recorded() {
             matches!(huge, Err(GpuError::LimitExceeded { requested: 0x4_0000_0000_0000, .. })),
             "{huge:?}"
         );
-        let mut upload = staging(gpu, StagingDirection::Upload, 16);
+        let upload = staging(gpu, StagingDirection::Upload, 16);
         assert!(upload.write(15, &[1, 2]).is_err());
         assert!(upload.write(u64::MAX, &[1]).is_err());
     });
@@ -237,7 +236,7 @@ fn texels_are_read_as_floats_and_their_views_freed() {
             recorder.barrier(Scope::COMPUTE, Scope::COMPUTE);
             kernel.dispatch(recorder, [&y, &b, &a]).unwrap();
             recorder.barrier(Scope::COMPUTE, Scope::TRANSFER);
-            recorder.copy(&a, readback.buffer(), &whole(8 * 4 * 4)).unwrap();
+            recorder.copy(&a, &readback, &whole(8 * 4 * 4)).unwrap();
         });
         assert_eq!(gpu.counters().buffer_views, 4);
         run(gpu, &recording);
@@ -344,7 +343,7 @@ fn threads_share_a_device() {
                             recorder.barrier(Scope::TRANSFER, Scope::COMPUTE);
                             kernel.dispatch(recorder, &x, &y, 64);
                             recorder.barrier(Scope::COMPUTE, Scope::TRANSFER);
-                            recorder.copy(&y, readback.buffer(), &whole(256)).unwrap();
+                            recorder.copy(&y, &readback, &whole(256)).unwrap();
                         });
                         run(gpu, &recording);
                         assert_eq!(read_u32(&readback), [value; 64]);

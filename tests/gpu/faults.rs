@@ -26,7 +26,7 @@ fn small_job(gpu: &Gpu) -> GpuResult<Vec<u32>> {
         kernel.dispatch(recorder, &x, &y, 64);
         recorder.barrier(Scope::COMPUTE, Scope::TRANSFER);
         let region = CopyRegion { src_offset_bytes: 0, dst_offset_bytes: 0, len_bytes: 256 };
-        recorder.copy(&y, readback.buffer(), &[region]).unwrap();
+        recorder.copy(&y, &readback, &[region]).unwrap();
     });
     gpu.submit(&recording)?.wait(PATIENCE)?;
     Ok(read_u32(&readback))
@@ -77,7 +77,7 @@ fn a_lost_device_stays_lost_and_another_can_be_opened() {
     for at_submit in [true, false] {
         let hooks = Hooks::default();
         with_gpu(GpuOptions { hooks: hooks.clone(), ..validated() }, |gpu| {
-            let mut readback = staging(gpu, StagingDirection::Readback, 64);
+            let readback = staging(gpu, StagingDirection::Readback, 64);
             let buffer = device_buffer(gpu, "data", 64);
             let recording = record(gpu, true, |recorder| recorder.fill(&buffer, 0, 64, 1).unwrap());
             run(gpu, &recording);
@@ -102,12 +102,10 @@ fn a_lost_device_stays_lost_and_another_can_be_opened() {
 fn memory_that_is_not_coherent_is_flushed_and_invalidated() {
     with_hooks(|gpu, hooks| {
         hooks.force_non_coherent(true);
-        let mut upload = staging(gpu, StagingDirection::Upload, 100);
+        let upload = staging(gpu, StagingDirection::Upload, 100);
         let readback = staging(gpu, StagingDirection::Readback, 100);
         let region = CopyRegion { src_offset_bytes: 0, dst_offset_bytes: 0, len_bytes: 100 };
-        let recording = record(gpu, false, |recorder| {
-            recorder.copy(upload.buffer(), readback.buffer(), &[region]).unwrap()
-        });
+        let recording = record(gpu, false, |recorder| recorder.copy(&upload, &readback, &[region]).unwrap());
         let data: Vec<u8> = (0..100).collect();
         upload.write(0, &data[..50]).unwrap();
         upload.write(50, &data[50..]).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use vkdelegate::gpu::{
     Buffer, CapsOverride, DeviceChoice, Features, Gpu, GpuError, GpuOptions, Hooks, Pipeline, Recorder,
-    Recording, StagingBuffer, Submission,
+    Recording, Submission,
 };
 use vkdelegate::shader::Access;
 
@@ -110,7 +110,6 @@ fn objects_may_go_to_other_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<Gpu>();
     shared::<Buffer>();
-    shared::<StagingBuffer>();
     shared::<Pipeline>();
     shared::<Recording>();
     shared::<Submission>();

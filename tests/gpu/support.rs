@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use vkdelegate::gpu::{
     BindingKind, Buffer, BufferBinding, BufferDesc, DispatchDesc, Gpu, GpuOptions, GpuResult, Pipeline,
-    PipelineDesc, Recorder, RecorderDesc, Recording, StagingBuffer, StagingDesc, StagingDirection,
-    TexelFormat, ValidationLog,
+    PipelineDesc, Recorder, RecorderDesc, Recording, StagingDesc, StagingDirection, TexelFormat,
+    ValidationLog,
 };
 use vkdelegate::shader::{Access, Region, StorageId, kernels, spirv};
 
@@ -41,7 +41,7 @@ pub fn device_buffer(gpu: &Gpu, name: &str, size_bytes: u64) -> Buffer {
     gpu.create_buffer(&BufferDesc { name, size_bytes }).unwrap()
 }
 
-pub fn staging(gpu: &Gpu, direction: StagingDirection, size_bytes: u64) -> StagingBuffer {
+pub fn staging(gpu: &Gpu, direction: StagingDirection, size_bytes: u64) -> Buffer {
     let name = format!("{direction:?}");
     gpu.create_staging(&StagingDesc { name: &name, size_bytes, direction }).unwrap()
 }
@@ -56,8 +56,8 @@ pub fn run(gpu: &Gpu, recording: &Recording) {
     gpu.submit(recording).unwrap().wait(PATIENCE).unwrap();
 }
 
-pub fn read_u32(buffer: &StagingBuffer) -> Vec<u32> {
-    let mut bytes = vec![0; buffer.buffer().size_bytes() as usize];
+pub fn read_u32(buffer: &Buffer) -> Vec<u32> {
+    let mut bytes = vec![0; buffer.size_bytes() as usize];
     buffer.read(0, &mut bytes).unwrap();
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
 }
