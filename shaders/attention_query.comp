@@ -3,7 +3,7 @@
 //! There every load of a lane is a load of its own, even where all lanes read the same; so the lanes of a subgroup share
 //! the loads of 8 keys and of their values, and broadcast them. Blocks of 8 keys are counted from the first, whatever
 //! `lanes`, `tile` and `local_x` are. Every subgroup is full and has at least `lanes` invocations; `lanes` is 4 or 8,
-//! `tile` 1 or 2. Work groups: x counts `local_x * tile` queries, z batches. Only device addresses are worth it; one
+//! `tile` 1 or 2. `span` invocations end at the same key; it is a multiple of what a subgroup has. Work groups: x counts `local_x * tile` queries, z batches. Only device addresses are worth it; one
 //! variant with descriptors names the operands. Parameters: see `lib/attention.glsl`.
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
@@ -16,6 +16,7 @@
 //! spec 5 dead_is_nan = 0
 //! spec 6 lanes = 8
 //! spec 7 tile = 1
+//! spec 8 span = 8
 //! local local_x
 //! needs : shader_int64 subgroup
 //! needs dtype=f16 : storage_16bit
@@ -44,7 +45,8 @@ vec4 of_lane(vec4 value, uint lane) {
 }
 
 void main() {
-    uint query = (gl_WorkGroupID.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x) * tile;
+    uint invocation = gl_WorkGroupID.x * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    uint query = invocation * tile;
     uint mask_at[2];
     float largest[2];
     float total[2];
@@ -60,8 +62,9 @@ void main() {
         largest[t] = -INFINITY;
         total[t] = 0.0;
     }
-    // Blocks that no query of the group sees are left out.
-    uint end = is_causal != 0u ? min(keys, (gl_WorkGroupID.x + 1u) * gl_WorkGroupSize.x * tile) : keys;
+    // Blocks that no query of the span sees are left out.
+    uint seen = (invocation / span + 1u) * span * tile;
+    uint end = is_causal != 0u ? min(keys, seen) : keys;
     uint lane = gl_SubgroupInvocationID % lanes;
     for (uint first = 0u; first < end; first += KEYS) {
         float w[2u * KEYS];

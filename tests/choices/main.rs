@@ -2,6 +2,7 @@
 //! small ones. The tuner, which finds the fastest of them and strikes out what is wrong.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod attention;
 #[path = "../common/mod.rs"]
 mod common;
 mod rows;

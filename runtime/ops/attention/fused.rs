@@ -1,21 +1,16 @@
 //! Attention in one dispatch, which never writes the scores: for rows of 4 to 128 elements.
 //!
 //! Operands are read where they lie, heads beside queries or queries beside heads, and the result lies as the queries do.
-//! A CPU gives each invocation a query; a GPU gives a work group a tile of queries; a single query shares out its keys.
-//! By descriptors a CPU takes tiles too: it would compile the many bounds-checked loads of the other for half a minute.
 
 use super::{
-    super::{
-        Lowering, Meta, Tensor,
-        elementwise::pad,
-        ways::{MAX_LANES, lanes_share},
-    },
+    super::{Element, Lowering, Meta, Tensor, elementwise::pad, ways::MAX_LANES},
     Call,
+    ways::{self, AttentionWay},
 };
 use crate::{
     base::{DType, Result, shape},
     shader::{
-        Access, Dispatch, Need,
+        Access, ChoiceKey, Chosen, Dispatch, Need,
         kernels::{attention_query, attention_row, attention_tile},
     },
 };
@@ -23,20 +18,14 @@ use crate::{
 /// Elements of a row, at most.
 const MAX_WIDTH: usize = 128;
 
-/// Invocations of a work group that shares scores.
-const WORK_GROUP: u32 = 64;
-
-/// Lanes that share loads, at least.
-const MIN_LANES: u32 = 4;
-
 /// Fewer queries than these are not worth a copy of keys and values.
 const QUERIES_WORTH_A_COPY: usize = 8;
 
-/// Emits the call; gives the result, or `None` where it has to take another way.
+/// How the call is to be computed; `None` where no kernel of this module takes it, or the device takes none.
 ///
 /// # Errors
-/// What an allocation or a copy cannot do.
-pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Option<Tensor>> {
+/// More batches than can be counted.
+pub fn choose(call: &Call, out: &Meta, cx: &Lowering<'_>) -> Result<Option<Chosen<AttentionWay>>> {
     let [queries, keys, width] = call.sizes.counts;
     let has_width =
         call.query.sizes.ends_with(&[width]) && (4..=MAX_WIDTH).contains(&width) && width % 4 == 0;
@@ -47,6 +36,22 @@ pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Option<Te
     if !has_width || !binds || copies || keys == 0 || out.sizes.contains(&0) {
         return Ok(None);
     }
+    let dtype = if cx.element_of(out.dtype) == Element::F16 { "f16" } else { "f32" };
+    let batch = shape::numel(&call.sizes.batch)?;
+    Ok(ways::choose(profile, ChoiceKey { batch, m: queries, k: keys, n: width, dtype }))
+}
+
+/// Emits the call as `chosen`; gives the result, or `None` where its operands do not allow it.
+///
+/// # Errors
+/// What an allocation or a copy cannot do.
+pub fn lower(
+    call: &Call,
+    chosen: &Chosen<AttentionWay>,
+    out: &Meta,
+    cx: &mut Lowering<'_>,
+) -> Result<Option<Tensor>> {
+    let [queries, ..] = call.sizes.counts;
     let mut rows = |tensor: &Tensor| match has_vector_rows(tensor) {
         true => Ok(tensor.clone()),
         false => cx.contiguous_aligned4(tensor),
@@ -63,15 +68,15 @@ pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Option<Te
     };
     let fits = |tensor: &&Tensor| tensor.region().len_bytes <= reach_bytes(cx);
     let all_fit = [Some(&query), Some(&key), Some(&value), mask.as_ref()].iter().flatten().all(fits);
-    if grid.batches() > profile.max_groups[2] as usize || queries > profile.max_groups[0] as usize || !all_fit
-    {
+    let [most_x, _, most_z] = cx.profile().max_groups;
+    if grid.batches() > most_z as usize || queries > most_x as usize || !all_fit {
         return Ok(None);
     }
     let y =
         if is_beside { swapped(&cx.alloc(out.dtype, &swapped_sizes(&out.sizes))?) } else { cx.output(out)? };
     let launch = Launch { call, query, key, value, mask, y: &y, grid };
-    let dispatch = launch.dispatch(cx)?.of_ops(launch.ops());
-    cx.emit(dispatch)?;
+    let Some(dispatch) = launch.dispatch(cx, chosen)? else { return Ok(None) };
+    cx.emit(dispatch.chosen(chosen.record).of_ops(launch.ops()))?;
     Ok(Some(y))
 }
 
@@ -257,27 +262,27 @@ impl Launch<'_> {
         sizes.iter().fold(4 * self.grid.batches() as u64, |ops, &size| ops.saturating_mul(size))
     }
 
-    fn dispatch(&self, cx: &Lowering<'_>) -> Result<Dispatch> {
-        let [queries, _, width] = self.call.sizes.counts;
-        let profile = cx.profile();
-        Ok(if queries == 1 {
-            let local_x = WORK_GROUP;
-            dispatch_of!(attention_row[head], self, cx, 1, local_x)
-        } else if lanes_share(profile) && profile.subgroup_size >= MIN_LANES {
-            let (lanes, local_x) =
-                (profile.subgroup_size.min(MAX_LANES), profile.subgroup_size.max(MAX_LANES));
-            // Two queries of wide rows are more code than a compiler is quick with.
-            let tile = if width <= 32 { 2 } else { 1 };
-            dispatch_of!(attention_query [], self, cx, (local_x * tile) as usize, lanes, local_x, tile)
-        } else {
-            // The kernel's QUERIES.
-            let queries = match width {
-                0..=32 => 32,
-                33..=64 => 16,
-                _ => 8,
-            };
-            let local_x = WORK_GROUP;
-            dispatch_of!(attention_tile[head], self, cx, queries, local_x)
-        })
+    fn dispatch(&self, cx: &Lowering<'_>, chosen: &Chosen<AttentionWay>) -> Result<Option<Dispatch>> {
+        let [_, _, width] = self.call.sizes.counts;
+        let local_x = chosen.local[0];
+        Ok(Some(match chosen.value {
+            AttentionWay::Lanes(tile) => {
+                let lanes = cx.profile().subgroup_size.min(MAX_LANES);
+                let span = cx.profile().subgroup_size.max(MAX_LANES);
+                let queries = (local_x * tile) as usize;
+                dispatch_of!(attention_query [], self, cx, queries, lanes, local_x, tile, span)
+            }
+            AttentionWay::Tile => {
+                // The kernel's QUERIES.
+                let queries = match width {
+                    0..=32 => 32,
+                    33..=64 => 16,
+                    _ => 8,
+                };
+                dispatch_of!(attention_tile[head], self, cx, queries, local_x)
+            }
+            AttentionWay::Row => dispatch_of!(attention_row[head], self, cx, 1, local_x),
+            AttentionWay::Products => return Ok(None),
+        }))
     }
 }

@@ -11,16 +11,18 @@
 //! replaced by it.
 //!
 //! On the device: one dispatch that never writes the scores ([`fused`]), or a product, a softmax that knows masks, and a
-//! product ([`scores`]) for what that does not take.
+//! product ([`scores`]) for what that does not take. Which of them: [`ways`].
 
 mod fused;
 mod scores;
+mod ways;
 
 use super::{
     Args, Lowering, Meta, Op, Operand, Tensor,
     matmul::{self, Form},
 };
 use crate::base::{DType, Error, HostTensor, Result, shape};
+use ways::AttentionWay;
 
 /// The family.
 pub struct Attention;
@@ -233,9 +235,18 @@ impl Op for Attention {
             mask: sizes.mask.as_ref().map(|mask| live("attn_mask", mask)).transpose()?,
             sizes,
         };
-        let y = match fused::lower(&call, &outs[0], cx)? {
+        let chosen = fused::choose(&call, &outs[0], cx)?;
+        let (chosen, record) = match chosen {
+            Some(chosen) if chosen.value == AttentionWay::Products => (None, Some(chosen.record)),
+            chosen => (chosen, None),
+        };
+        let fused = match chosen {
+            Some(chosen) => fused::lower(&call, &chosen, &outs[0], cx)?,
+            None => None,
+        };
+        let y = match fused {
             Some(y) => y,
-            None => scores::lower(&call, &outs[0], cx)?,
+            None => scores::lower(&call, record, &outs[0], cx)?,
         };
         Ok(vec![y])
     }

@@ -7,35 +7,31 @@ use super::{
         product::{self, Columns, Product},
         rows,
     },
-    Call, Sizes,
+    Call,
 };
 use crate::{
     base::{DType, Result, shape},
-    shader::kernels::attention_softmax as kernel,
+    shader::{ChoiceRecord, kernels::attention_softmax as kernel},
 };
 
-/// Emits the call; gives the result.
+/// Emits the call; gives the result. `record` tells of the choice, where there was one.
 ///
 /// # Errors
 /// What a product or an allocation cannot do.
-pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Tensor> {
+pub fn lower(call: &Call, record: Option<ChoiceRecord>, out: &Meta, cx: &mut Lowering<'_>) -> Result<Tensor> {
     let sizes = &call.sizes;
     let y = cx.output(out)?;
     if y.numel() == 0 {
         return Ok(y);
     }
-    let (added, chosen) = match &call.mask {
-        Some(mask) if mask.dtype == DType::Bool => (None, Some(mask.clone())),
-        mask => (mask.clone(), None),
-    };
     let scores = cx.alloc_as(DType::F32, Element::F32, &sizes.scores())?;
     let mut product = Product::new(call.query.clone(), Columns::Live(product::transposed(&call.key)));
     product.alpha = sizes.scale as f32;
-    product.bias = added;
+    product.bias = call.mask.clone().filter(|mask| mask.dtype != DType::Bool);
     product.keeps_f32 = true;
     product.emit(cx, &scores)?;
     let weights = cx.alloc(out.dtype, &scores.sizes)?;
-    emit_softmax(cx, sizes, &scores, chosen, &weights)?;
+    emit_softmax(cx, call, record, [&scores, &weights])?;
     let result = sizes.result();
     let matrices = y.restrided(result.clone(), shape::contiguous_strides(&result), 0);
     Product::new(weights, Columns::Live(call.value.clone())).emit(cx, &matrices)?;
@@ -45,21 +41,21 @@ pub fn lower(call: &Call, out: &Meta, cx: &mut Lowering<'_>) -> Result<Tensor> {
 /// Emits what turns scores into weights.
 fn emit_softmax(
     cx: &mut Lowering<'_>,
-    sizes: &Sizes,
-    scores: &Tensor,
-    mask: Option<Tensor>,
-    weights: &Tensor,
+    call: &Call,
+    record: Option<ChoiceRecord>,
+    [scores, weights]: [&Tensor; 2],
 ) -> Result<()> {
+    let sizes = &call.sizes;
     let [queries, keys, _] = sizes.counts;
     if scores.numel() == 0 {
         return Ok(());
     }
-    let mask = match mask {
-        Some(mask) => {
+    let mask = match &call.mask {
+        Some(mask) if mask.dtype == DType::Bool => {
             let mask = mask.broadcast_to(&scores.sizes)?;
             if merged_rows(&mask).0.len() > 4 { Some(cx.contiguous(&mask)?) } else { Some(mask) }
         }
-        None => None,
+        _ => None,
     };
     let rows = scores.numel() / keys;
     let mut params = kernel::Params {
@@ -95,7 +91,9 @@ fn emit_softmax(
         y: weights.region(),
     };
     let groups = cx.groups_1d(rows * params.lanes as usize, rows::LOCAL_X)?;
-    cx.emit(kernel::dispatch(axes, spec, operands, params, groups, cx.label()))
+    let mut dispatch = kernel::dispatch(axes, spec, operands, params, groups, cx.label());
+    dispatch.choice = record;
+    cx.emit(dispatch)
 }
 
 /// All dims but the last, merged, with their strides.
