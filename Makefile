@@ -48,10 +48,14 @@ mutants: ## mutation testing of the guard and the rewrite, without a device (hou
 	  -- --lib --test passes --test random_programs --test rewrite_counts \
 	  -- --skip gpu:: --skip delegate:: --skip device
 
-.PHONY: bench bench-peers
+.PHONY: bench bench-device bench-peers
 bench: ## time the reader, the passes and the planner, which need no device (ARGS=planner runs some)
 	@scripts/setup.sh build
 	@$(CARGO) bench --bench host -- $(ARGS)
+
+bench-device: ## time replays of recorded programs and warm starts on a device (ARGS=replay runs some)
+	@scripts/setup.sh build vulkan
+	@$(CARGO) bench --bench device -- $(ARGS)
 
 bench-peers: ## time linears here and in ncnn and IREE in turn, and print the ratios (set-up: benches/peers/README.md)
 	@scripts/setup.sh build vulkan
