@@ -3,8 +3,9 @@
 //! There every load of a lane is a load of its own, even where all lanes read the same; so the lanes of a subgroup share
 //! the loads of 8 keys and of their values, and broadcast them. Blocks of 8 keys are counted from the first, whatever
 //! `lanes`, `tile` and `local_x` are. Every subgroup is full and has at least `lanes` invocations; `lanes` is 4 or 8,
-//! `tile` 1 or 2. `span` invocations end at the same key; it is a multiple of what a subgroup has. Work groups: x counts `local_x * tile` queries, z batches. Only device addresses are worth it; one
-//! variant with descriptors names the operands. Parameters: see `lib/attention.glsl`.
+//! `tile` 1 or 2. `span` invocations end at the same key; it is a multiple of what a subgroup has. Work groups: x counts
+//! `local_x * tile` queries, z batches. Only device addresses are worth it; one variant with descriptors names the operands.
+//! Parameters: see `lib/attention.glsl`.
 //! axis dtype = f32 f16
 //! axis access = ssbo bda
 //! spec 0 round_mode = 0

@@ -1,8 +1,9 @@
-//! Attention of one query at a time, as a decoder has: a work group of 64 invocations shares its keys.
+//! Attention of one query at a time, as a decoder has: a work group shares its keys.
 //!
-//! A block of 256 keys at a time: each invocation computes the scores of every 64th key and turns them into weights;
-//! then each adds up 4 elements of the values of every `LANES / (head / 4)`-th key, and these sums are added in order.
-//! Work groups: x counts queries, z batches; `local_x` is 64. Parameters: see `lib/attention.glsl`.
+//! A block of 4 keys an invocation at a time: each invocation computes the scores of every `local_x`-th key and turns them
+//! into weights; then each adds up 4 elements of the values of every `local_x / (head / 4)`-th key, and these sums are added
+//! in order. So results depend on `local_x`, which is a multiple of 32. Work groups: x counts queries, z batches.
+//! Parameters: see `lib/attention.glsl`.
 //! axis dtype = f32 f16
 //! axis head = 32 64 128
 //! axis access = ssbo bda
@@ -20,11 +21,11 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/attention.glsl"
 
-const uint LANES = 64u;
-const uint VECTORS = HEAD / 4u;     // invocations for the elements of a row
-const uint PARTS = LANES / VECTORS; // of the keys
-const uint SHARE = 4u;              // keys of an invocation in a block
-const uint KEYS = SHARE * LANES;
+#define LANES gl_WorkGroupSize.x
+const uint VECTORS = HEAD / 4u; // invocations for the elements of a row
+#define PARTS (LANES / VECTORS) // of the keys
+const uint SHARE = 4u;          // keys of an invocation in a block
+#define KEYS (SHARE * LANES)
 
 // Weights of a block, and of the one before, which others may still read; at the end sums of 4 elements.
 shared float weights[2u * KEYS];

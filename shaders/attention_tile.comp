@@ -1,9 +1,10 @@
-//! Attention of a tile of queries by a work group of 64 invocations, which share scores.
+//! Attention of a tile of queries by a work group, which shares scores.
 //!
 //! A block of keys at a time: each invocation computes the scores of 4 queries and 2 keys, invocations that share a query
 //! turn its scores into weights, then each adds up 4 elements of 4 queries. `head` bounds the elements of a row,
-//! 4 * `width`, and gives the sizes of tile and block, so results do not depend on anything else.
-//! Work groups: x counts tiles of 128 / `head` * 8 queries, z batches; `local_x` is 64. Parameters: see `lib/attention.glsl`.
+//! 4 * `width`, and gives the keys of a block and how many share them, so results do not depend on anything else.
+//! Work groups: x counts tiles of 16 * `local_x` / `head` queries, z batches; `local_x` is a multiple of 32. Parameters: see
+//! `lib/attention.glsl`.
 //! axis dtype = f32 f16
 //! axis head = 32 64 128
 //! axis access = ssbo bda
@@ -21,16 +22,15 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/attention.glsl"
 
-const uint LANES = 64u;
-const uint VECTORS = HEAD / 4u;            // invocations for the elements of a row
-const uint QUERIES = 4u * LANES / VECTORS; // of a tile
-const uint KEYS = 8u * LANES / QUERIES;    // of a block
-const uint SHARERS = LANES / QUERIES;      // invocations that share a query's weights
-const uint PITCH = KEYS + 1u;              // from one query's scores to the next's
+const uint VECTORS = HEAD / 4u;     // invocations for the elements of a row
+const uint KEYS = 2u * VECTORS;     // of a block
+const uint SHARERS = VECTORS / 4u;  // invocations that share a query's weights
+const uint PITCH = KEYS + 1u;       // from one query's scores to the next's
+#define QUERIES (gl_WorkGroupSize.x / SHARERS) // of a tile
 
-shared float scores[QUERIES * PITCH];
-shared float partials[LANES];
-shared float kept[QUERIES];
+shared float scores[gl_WorkGroupSize.x / SHARERS * PITCH];
+shared float partials[gl_WorkGroupSize.x];
+shared float kept[gl_WorkGroupSize.x / SHARERS];
 
 void main() {
     uint lane = gl_LocalInvocationID.x;
@@ -50,6 +50,7 @@ void main() {
     uint sum_query = lane / VECTORS * 4u;
     uint element = lane % VECTORS * 4u;
     bool has_element = lane % VECTORS < width;
+    uint sum_end = is_causal != 0u ? min(keys, first_query + sum_query + 4u) : keys;
     vec4 sums[4] = vec4[4](vec4(0.0), vec4(0.0), vec4(0.0), vec4(0.0));
 
     for (uint first_key = 0u; first_key < end; first_key += KEYS) {
@@ -96,7 +97,7 @@ void main() {
         for (uint r = 0u; r < 4u; r++) sums[r] *= kept[sum_query + r];
         if (has_element) {
             uint v_at = v_batch() + first_key * v_strides[2] + element;
-            uint seen = min(KEYS, keys - first_key);
+            uint seen = min(KEYS, sum_end - min(sum_end, first_key));
             [[dont_unroll]] for (uint c = 0u; c < seen; c++) {
                 vec4 value = LOAD4F(v, v_at);
                 v_at += v_strides[2];

@@ -88,7 +88,12 @@ fn attention_is_the_same_in_every_work_group_shape() {
         seen.extend(choices::assert_same_in_every_shape(default.session(), &profile, run));
     }
     if has_attention() {
-        choices::assert_has_ways(&seen, &profile, "attention", &["tile", "row", "products"]);
+        choices::assert_has_ways(
+            &seen,
+            &profile,
+            "attention",
+            &["tile", "row128", "row64", "row32", "products"],
+        );
     }
     if lanes_share(&profile) {
         choices::assert_has_ways(&seen, &profile, "attention", &["lanes1", "lanes2"]);

@@ -273,15 +273,16 @@ impl Launch<'_> {
                 dispatch_of!(attention_query [], self, cx, queries, lanes, local_x, tile, span)
             }
             AttentionWay::Tile => {
-                // The kernel's QUERIES.
-                let queries = match width {
-                    0..=32 => 32,
-                    33..=64 => 16,
+                // The kernel's HEAD / 16: invocations that share a query.
+                let sharers = match width {
+                    0..=32 => 2,
+                    33..=64 => 4,
                     _ => 8,
                 };
+                let queries = (local_x / sharers) as usize;
                 dispatch_of!(attention_tile[head], self, cx, queries, local_x)
             }
-            AttentionWay::Row => dispatch_of!(attention_row[head], self, cx, 1, local_x),
+            AttentionWay::Row(_) => dispatch_of!(attention_row[head], self, cx, 1, local_x),
             AttentionWay::Products => return Ok(None),
         }))
     }

@@ -5,7 +5,10 @@
 //! none of these is right on the device, products and a softmax are left.
 
 use crate::{
-    ops::ways::{LANE_SHAPES, MAX_LANES, lanes_share},
+    ops::{
+        rows,
+        ways::{LANE_SHAPES, MAX_LANES, lanes_share},
+    },
     shader::{ChoiceKey, Chosen, DeviceProfile, Family, Need, Needs, Way},
 };
 
@@ -16,8 +19,8 @@ pub enum AttentionWay {
     Lanes(u32),
     /// A work group has a tile of queries, and shares their scores.
     Tile,
-    /// A work group has one query, and shares out its keys.
-    Row,
+    /// A work group of so many invocations has one query, and shares out its keys.
+    Row(u32),
     /// Two products and a softmax, which write the scores.
     Products,
 }
@@ -27,14 +30,22 @@ static ATTENTION: Family<AttentionWay> = Family {
     ways: &[
         lanes("lanes2", 2),
         lanes("lanes1", 1),
-        shared("tile", AttentionWay::Tile),
-        shared("row", AttentionWay::Row),
-        shared("products", AttentionWay::Products),
+        shared("tile", AttentionWay::Tile, TILE_SHAPES),
+        shared("row128", AttentionWay::Row(128), &[[128, 1]]),
+        shared("row64", AttentionWay::Row(64), &[[64, 1]]),
+        shared("row32", AttentionWay::Row(32), &[[32, 1]]),
+        shared("products", AttentionWay::Products, &[[rows::LOCAL_X, 1]]),
     ],
 };
 
-/// Invocations of a work group that shares scores or keys, and of the softmax's.
+/// Work-group shapes of tiles.
+const TILE_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 1]];
+
+/// Invocations of a work group that shares scores or keys, to begin with.
 const WORK_GROUP: u32 = 64;
+
+/// Bytes of shared memory that an invocation of these takes.
+const SHARED_BYTES: u32 = 40;
 
 /// Lanes that share loads, at least.
 const MIN_LANES: u32 = 4;
@@ -53,9 +64,8 @@ const fn lanes(name: &'static str, queries: u32) -> Way<AttentionWay> {
     Way { name, value, shapes: LANE_SHAPES, shared_bytes: 0, needs, on_phones: false }
 }
 
-const fn shared(name: &'static str, value: AttentionWay) -> Way<AttentionWay> {
-    const SHAPES: &[[u32; 2]] = &[[WORK_GROUP, 1]];
-    Way { name, value, shapes: SHAPES, shared_bytes: 40, needs: Needs::of(&[]), on_phones: true }
+const fn shared(name: &'static str, value: AttentionWay, shapes: &'static [[u32; 2]]) -> Way<AttentionWay> {
+    Way { name, value, shapes, shared_bytes: SHARED_BYTES, needs: Needs::of(&[]), on_phones: true }
 }
 
 /// The way of attention of `key`: batches and heads, queries, keys, elements of a row. `None` where the device takes none,
@@ -64,7 +74,7 @@ pub fn choose(profile: &DeviceProfile, key: ChoiceKey) -> Option<Chosen<Attentio
     let shares = lanes_share(profile) && profile.subgroup_size >= MIN_LANES;
     let most_of_lanes = if key.n <= MAX_WIDTH_OF_TWO { 2 } else { 1 };
     let (wanted, local_x) = match key.m {
-        1 => (AttentionWay::Row, WORK_GROUP),
+        1 => (AttentionWay::Row(WORK_GROUP), WORK_GROUP),
         _ if shares => (AttentionWay::Lanes(most_of_lanes), profile.subgroup_size.max(MAX_LANES)),
         _ => (AttentionWay::Tile, WORK_GROUP),
     };
@@ -72,7 +82,7 @@ pub fn choose(profile: &DeviceProfile, key: ChoiceKey) -> Option<Chosen<Attentio
     let computes = |way| match way {
         AttentionWay::Lanes(queries) => shares && key.m > 1 && queries <= most_of_lanes,
         AttentionWay::Tile => true,
-        AttentionWay::Row => key.m <= MAX_ROWS,
+        AttentionWay::Row(_) => key.m <= MAX_ROWS,
         AttentionWay::Products => scores <= MAX_SCORES,
     };
     ATTENTION.choose(profile, key, (wanted, [local_x, 1]), computes)
