@@ -1,5 +1,7 @@
 //! Constants and words as kernels get them.
-use super::*;
+use half::f16;
+
+use super::{source::clamped_f16, *};
 use crate::ir::{Constness, parse_graph};
 
 fn prepack(text: &str, packing: Packing, element: Element) -> Prepack {
