@@ -18,23 +18,17 @@ use common::{
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Context, Session},
-    gpu::{CapsOverride, DeviceClass, GpuOptions},
+    gpu::{CapsOverride, DeviceClass},
     ir::{Arg, Graph, InputKind, Method, OpName, OutputKind, OutputSource, Type, ValueId},
     ops::Precision,
     plan::{self, InputMeta, PlanOptions},
     shader::Access,
 };
 
-fn opened(overrides: CapsOverride) -> Arc<Context> {
-    let options = GpuOptions { validation: true, sync_validation: true, overrides, ..GpuOptions::default() };
-    Context::open(options, None).unwrap()
-}
-
 /// The device as a CPU or as a phone, which take different kernels.
 fn context(class: DeviceClass) -> Arc<Context> {
     static CONTEXTS: [OnceLock<Arc<Context>>; 2] = [OnceLock::new(), OnceLock::new()];
-    let overrides = CapsOverride { class: Some(class), ..CapsOverride::default() };
-    Arc::clone(CONTEXTS[usize::from(class == DeviceClass::Cpu)].get_or_init(|| opened(overrides)))
+    Arc::clone(CONTEXTS[usize::from(class == DeviceClass::Cpu)].get_or_init(|| device::of_class(class)))
 }
 
 const CLASSES: [DeviceClass; 2] = [DeviceClass::Cpu, DeviceClass::Adreno7xx];
@@ -326,7 +320,8 @@ fn the_device_and_the_sizes_choose_the_kernel() {
 #[test]
 fn four_buffers_are_enough() {
     let _turn = device::turn();
-    let limited = opened(CapsOverride { max_storage_buffers: Some(4), ..CapsOverride::default() });
+    let overrides = CapsOverride { max_storage_buffers: Some(4), ..CapsOverride::default() };
+    let limited = device::opened(overrides, None);
     let case = Case { mask: Mask::Filled(-1e9), ..Case::new(9, 40, 64) };
     let (method, inputs) = case.method();
     let by_descriptors = limited.profile().access == Access::Ssbo;

@@ -5,10 +5,7 @@
 
 mod common;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
 use common::{
     compare, device,
@@ -18,17 +15,11 @@ use common::{
 use vkdelegate::{
     base::{DType, HostTensor, Value},
     delegate::{BuildOptions, Context, Session},
-    gpu::{CapsOverride, DeviceClass, GpuOptions},
+    gpu::DeviceClass,
     ir::{Arg, Graph, InputKind, Method, OpName, OutputKind, OutputSource},
     ops::Precision,
     plan::{self, InputMeta, PlanOptions},
 };
-
-fn context(class: DeviceClass) -> Arc<Context> {
-    let overrides = CapsOverride { class: Some(class), ..CapsOverride::default() };
-    let options = GpuOptions { validation: true, sync_validation: true, overrides, ..GpuOptions::default() };
-    Context::open(options, None).unwrap()
-}
 
 /// Numbers between -3 and 3 without symmetry or a short period.
 fn numbers(sizes: &[usize]) -> HostTensor {
@@ -74,7 +65,7 @@ fn dispatches(context: &Context, method: &Method, inputs: &[Value]) -> usize {
 fn rows_of_every_length_take_one_dispatch() {
     let _turn = device::turn();
     for class in [DeviceClass::Cpu, DeviceClass::Adreno7xx] {
-        let context = context(class);
+        let context = device::of_class(class);
         for op in ["aten._softmax.default", "aten.layer_norm.default", "aten.rms_norm.default"] {
             for len in [1, 3, 63, 64, 65, 1000, 4096, 8191, 8192, 8193, 20_000] {
                 // Few rows share a work group each; many do not.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vkdelegate::{
-    DType, Gpu, GpuOptions, Precision,
+    DType, Gpu, Precision,
     delegate::Context,
     gpu::{self, CapsOverride},
     linear_program,
@@ -22,8 +22,7 @@ fn adreno(max_texels: Option<u64>) -> Arc<Context> {
         max_texel_buffer_elems: max_texels,
         ..CapsOverride::default()
     };
-    let options = GpuOptions { overrides, validation: true, sync_validation: true, ..GpuOptions::default() };
-    Context::open(options, Some(Access::Ssbo)).unwrap()
+    device::opened(overrides, Some(Access::Ssbo))
 }
 
 /// Texels give what storage buffers give, for tiles that are not full, batches, columns past the end, sums on top of what

@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use vkdelegate::{delegate::Context, gpu::GpuOptions};
+use vkdelegate::{
+    delegate::Context,
+    gpu::{CapsOverride, DeviceClass, GpuOptions},
+    shader::Access,
+};
 
 /// The device that all tests of one binary share.
 ///
@@ -10,10 +14,24 @@ use vkdelegate::{delegate::Context, gpu::GpuOptions};
 /// When there is no Vulkan device: a test without one has failed, not passed.
 pub fn context() -> Arc<Context> {
     static CONTEXT: OnceLock<Arc<Context>> = OnceLock::new();
-    Arc::clone(CONTEXT.get_or_init(|| {
-        let options = GpuOptions { validation: true, sync_validation: true, ..GpuOptions::default() };
-        Context::open(options, None).unwrap_or_else(|error| panic!("no device to test on: {error}"))
-    }))
+    Arc::clone(CONTEXT.get_or_init(|| opened(CapsOverride::default(), None)))
+}
+
+/// The device opened anew, with other properties than it has.
+///
+/// # Panics
+/// As [`context`].
+pub fn opened(overrides: CapsOverride, access: Option<Access>) -> Arc<Context> {
+    let options = GpuOptions { validation: true, sync_validation: true, overrides, ..GpuOptions::default() };
+    Context::open(options, access).unwrap_or_else(|error| panic!("no device to test on: {error}"))
+}
+
+/// The device as one of `class`, whose kernels it then runs.
+///
+/// # Panics
+/// As [`context`].
+pub fn of_class(class: DeviceClass) -> Arc<Context> {
+    opened(CapsOverride { class: Some(class), ..CapsOverride::default() }, None)
 }
 
 /// A test's turn on the shared device; held until the test is done with it.
