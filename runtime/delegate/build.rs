@@ -8,7 +8,7 @@ use crate::{
     ir::Method,
     ops::Precision,
     plan::{self, Plan, PlanOptions, ShapeKey},
-    shader::Choices,
+    shader::{Choices, Dispatch},
 };
 
 /// How a delegate is built.
@@ -85,13 +85,15 @@ impl Session {
             return Err(Error::refused(refusals));
         }
         let mut plans = sample_plans(&method, &envs, &plan_options)?;
-        let may_use_lanes = !options.hooks.trusts_lanes && plans.iter().any(|(_, plan)| may_use_lanes(plan));
-        if may_use_lanes && context.distrust_lanes(&mut plan_options.profile) {
-            plans = sample_plans(&method, &envs, &plan_options)?;
+        let mut probes = probe_plans(&method, &envs, &plan_options);
+        if !options.hooks.trusts_lanes && dispatches(&plans, &probes).any(may_use_lanes) {
+            let wrong = context.distrust_lanes(&mut plan_options.profile, dispatches(&plans, &probes));
+            if wrong {
+                plans = sample_plans(&method, &envs, &plan_options)?;
+                probes = probe_plans(&method, &envs, &plan_options);
+            }
         }
-        let probes = probe_plans(&method, &envs, &plan_options);
-        let all = plans.iter().map(|(_, plan)| plan).chain(&probes);
-        context.create_pipelines(all.flat_map(|plan| &plan.dispatches))?;
+        context.create_pipelines(dispatches(&plans, &probes))?;
         drop(probes);
         let states = match plans.first() {
             Some((_, plan)) => create_states(context, &method, plan)?,
@@ -105,11 +107,13 @@ impl Session {
     }
 }
 
-/// Whether kernels whose lanes share loads could be taken for some shapes.
-fn may_use_lanes(plan: &Plan) -> bool {
-    plan.dispatches
-        .iter()
-        .any(|dispatch| dispatch.choice.is_some_and(|choice| choice.family.may_use_subgroups()))
+fn dispatches<'p>(plans: &'p [(ShapeKey, Plan)], probes: &'p [Plan]) -> impl Iterator<Item = &'p Dispatch> {
+    plans.iter().map(|(_, plan)| plan).chain(probes).flat_map(|plan| &plan.dispatches)
+}
+
+/// Whether kernels whose lanes share loads could be taken in place of `dispatch` for some shapes.
+fn may_use_lanes(dispatch: &Dispatch) -> bool {
+    dispatch.choice.is_some_and(|choice| choice.family.may_use_subgroups())
 }
 
 fn create_states(context: &Context, method: &Method, plan: &Plan) -> Result<Vec<DeviceState>> {

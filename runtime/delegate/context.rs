@@ -23,8 +23,10 @@ pub struct Context {
     pub(super) packing: Mutex<()>,
     /// What a tuner found; `None` until somebody asks.
     pub(super) choices: Mutex<Option<Arc<Choices>>>,
-    /// Whether operations among lanes are right; unset until somebody could use them.
-    pub(super) lanes_work: OnceLock<bool>,
+    /// Whether kernels whose lanes share loads are right; unset until somebody could use them.
+    pub(super) lanes_share_loads: OnceLock<bool>,
+    /// Whether the kernel that sums a row in parts is; unset until somebody uses it.
+    pub(super) lanes_sum_parts: OnceLock<bool>,
     /// Test hook: the kernel that computes something else.
     pub(super) broken_kernel: Mutex<Option<BrokenKernel>>,
 }
@@ -60,7 +62,8 @@ impl Context {
             constants: Mutex::default(),
             packing: Mutex::default(),
             choices: Mutex::default(),
-            lanes_work: OnceLock::new(),
+            lanes_share_loads: OnceLock::new(),
+            lanes_sum_parts: OnceLock::new(),
             broken_kernel: Mutex::default(),
         }))
     }

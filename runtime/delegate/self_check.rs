@@ -10,27 +10,51 @@ use super::{
 };
 use crate::{
     base::{DType, HostTensor, Result, SymExpr, Value},
-    ir::{Arg, Graph, InputKind, Method, OpName, OutputKind, OutputSource, TensorType, Type},
+    ir::{Arg, Constant, Graph, InputKind, Method, OpName, OutputKind, OutputSource, TensorType, Type},
     ops,
-    shader::{DeviceProfile, Need, Needs},
+    shader::{DeviceProfile, Dispatch, Need, Needs, kernels},
 };
 
-/// Rows, terms and columns of the product that is tried: no multiple of a tile, wide enough for every lane.
-const SIZES: [usize; 3] = [3, 44, 71];
+/// A product that is tried.
+struct Trial {
+    rows: usize,
+    terms: usize,
+    columns: usize,
+    /// Whether the matrix on the right is a constant `[columns, terms]`, and not live.
+    has_weight: bool,
+}
+
+/// By a kernel whose lanes load for each other: no multiple of a tile, wide enough for every lane.
+const SHARED_LOADS: Trial = Trial { rows: 3, terms: 44, columns: 71, has_weight: false };
+
+/// By the kernel that sums a row in parts: the smallest weight for which it is taken.
+const PARTS: Trial = Trial { rows: 1, terms: 1024, columns: 1024, has_weight: true };
 
 impl Context {
     /// Takes operations among lanes out of `profile` where kernels that use them are wrong on the device; whether it did.
-    /// They run once, when the first delegate that could take them is built.
-    pub fn distrust_lanes(self: &Arc<Context>, profile: &mut DeviceProfile) -> bool {
-        if !ops::lanes_share(profile) || *self.lanes_work.get_or_init(|| self.check_lanes()) {
+    /// They run once, when the first delegate that could take them is built: the one that sums in parts when it is among
+    /// `dispatches`, and another in any case.
+    pub fn distrust_lanes<'d>(
+        self: &Arc<Context>,
+        profile: &mut DeviceProfile,
+        dispatches: impl IntoIterator<Item = &'d Dispatch>,
+    ) -> bool {
+        if !ops::lanes_share(profile) {
+            return false;
+        }
+        let parts = kernels::matmul_parts::Axes {}.kernel();
+        let has_parts = dispatches.into_iter().any(|dispatch| dispatch.kernel == parts);
+        let share_loads = || *self.lanes_share_loads.get_or_init(|| self.check_lanes(&SHARED_LOADS));
+        let sum_parts = || *self.lanes_sum_parts.get_or_init(|| self.check_lanes(&PARTS));
+        if share_loads() && (!has_parts || sum_parts()) {
             return false;
         }
         profile.features = profile.features.missing(Needs::of(&[Need::Subgroup]));
         true
     }
 
-    fn check_lanes(self: &Arc<Context>) -> bool {
-        let found = self.lanes_are_right();
+    fn check_lanes(self: &Arc<Context>, trial: &Trial) -> bool {
+        let found = self.lanes_are_right(trial);
         match &found {
             Ok(true) => {
                 log::debug!("operations among lanes of a subgroup are right on `{}`", self.profile().name)
@@ -46,41 +70,64 @@ impl Context {
         found.unwrap_or(false)
     }
 
-    /// Whether a product by a kernel whose lanes share loads gives what it has to, in numbers without rounding.
-    fn lanes_are_right(self: &Arc<Context>) -> Result<bool> {
-        let [m, k, n] = SIZES;
+    /// Whether a product gives what it has to, in numbers without rounding.
+    fn lanes_are_right(self: &Arc<Context>, trial: &Trial) -> Result<bool> {
+        let &Trial { rows: m, terms: k, columns: n, has_weight } = trial;
         let a: Vec<f32> = (0..m * k).map(|index| (index * 7 % 13) as f32 - 6.0).collect();
         let b: Vec<f32> = (0..k * n).map(|index| (index * 5 % 11) as f32 - 5.0).collect();
-        let term = |row: usize, column: usize| move |at: usize| (row * k + at, at * n + column);
+        let [along_k, along_n] = if has_weight { [1, k] } else { [n, 1] };
         let want = (0..m * n).map(|index| {
-            let terms = (0..k).map(term(index / n, index % n));
-            terms.map(|(in_a, in_b)| a[in_a] * b[in_b]).sum::<f32>()
+            let (row, column) = (index / n, index % n);
+            (0..k).map(|at| a[row * k + at] * b[at * along_k + column * along_n]).sum::<f32>()
         });
         let want: Vec<f32> = want.collect();
+        let matrix = HostTensor::from_f32(&if has_weight { [n, k] } else { [k, n] }, &b)?;
+        let mut inputs = vec![Value::Tensor(HostTensor::from_f32(&[m, k], &a)?)];
+        let method = match has_weight {
+            true => trial.program(Some(matrix))?,
+            false => {
+                inputs.push(Value::Tensor(matrix));
+                trial.program(None)?
+            }
+        };
         let hooks = BuildHooks { trusts_lanes: true, ..BuildHooks::default() };
-        let mut session =
-            Session::build(self, product()?, BuildOptions { hooks, ..BuildOptions::default() })?;
-        let inputs = [HostTensor::from_f32(&[m, k], &a)?, HostTensor::from_f32(&[k, n], &b)?];
-        let (outputs, _) = session.run(&inputs.map(Value::Tensor))?;
+        let mut session = Session::build(self, method, BuildOptions { hooks, ..BuildOptions::default() })?;
+        let (outputs, _) = session.run(&inputs)?;
         Ok(outputs.first().and_then(Value::as_tensor).is_some_and(|got| got.to_f32s() == want))
     }
 }
 
-/// A product of two live matrices.
-fn product() -> Result<Method> {
-    let [m, k, n] = SIZES;
-    let matrix = |sizes: [usize; 2]| {
-        let sizes = sizes.map(|size| SymExpr::Const(size as i64)).to_vec();
-        Type::Tensor(TensorType { dtype: DType::F32, sizes })
-    };
-    let mut graph = Graph::new("self-check");
-    let a = graph.add_input("a", matrix([m, k]), InputKind::User)?;
-    let b = graph.add_input("b", matrix([k, n]), InputKind::User)?;
-    let args = vec![("self".to_string(), Arg::Value(a)), ("mat2".to_string(), Arg::Value(b))];
-    let outputs = vec![("y".to_string(), matrix([m, n]))];
-    let node = graph.add_node("mm", OpName::new("aten.mm.default"), args, outputs)?;
-    for output in graph.node(node)?.outputs.clone() {
-        graph.add_output(OutputSource::Value(output), OutputKind::User);
+impl Trial {
+    /// The product with `weight`, or of two live matrices.
+    fn program(&self, weight: Option<HostTensor>) -> Result<Method> {
+        let matrix = |sizes: [usize; 2]| {
+            let sizes = sizes.map(|size| SymExpr::Const(size as i64)).to_vec();
+            Type::Tensor(TensorType { dtype: DType::F32, sizes })
+        };
+        let mut graph = Graph::new("self-check");
+        let a = graph.add_input("a", matrix([self.rows, self.terms]), InputKind::User)?;
+        let (op, [first, second], b) = match weight {
+            Some(weight) => {
+                let constant = Constant::from_tensor("b", weight);
+                let b = graph.add_constant_input("b", constant, InputKind::Parameter)?;
+                ("aten.linear.default", ["input", "weight"], b)
+            }
+            None => {
+                let b = graph.add_input("b", matrix([self.terms, self.columns]), InputKind::User)?;
+                ("aten.mm.default", ["self", "mat2"], b)
+            }
+        };
+        let args = vec![(first.to_string(), Arg::Value(a)), (second.to_string(), Arg::Value(b))];
+        let outputs = vec![("y".to_string(), matrix([self.rows, self.columns]))];
+        let node = graph.add_node("product", OpName::new(op), args, outputs)?;
+        for output in graph.node(node)?.outputs.clone() {
+            graph.add_output(OutputSource::Value(output), OutputKind::User);
+        }
+        Ok(Method {
+            graph,
+            ranges: Default::default(),
+            fixed_inputs: Default::default(),
+            dialect: String::new(),
+        })
     }
-    Ok(Method { graph, ranges: Default::default(), fixed_inputs: Default::default(), dialect: String::new() })
 }

@@ -121,6 +121,7 @@ in_kernels! {
     in_matmul_row => matmul_row,
     in_matmul_lanes => matmul_lanes,
     in_matmul_split => matmul_split,
+    in_matmul_sums => matmul_sums,
     in_linear_codes => linear_codes,
     in_linear_codes_row => linear_codes_row,
     in_linear_dot => linear_dot,

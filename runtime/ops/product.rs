@@ -9,13 +9,15 @@ use super::{
     Element, Lowering, Tensor,
     epilogue::Activation,
     fill::fill,
-    ways::{self, MAX_LANES, ProductWay, ROW_WAY, TEXEL_ROWS, TEXEL_WAY, lanes_way, split_way, tile_way},
+    ways::{
+        self, MAX_LANES, PARTS_WAY, ProductWay, ROW_WAY, TEXEL_ROWS, TEXEL_WAY, lanes_way, split_way,
+        tile_way,
+    },
 };
 use crate::{
     base::{Error, Result, Scalar, shape},
     shader::{Access, ChoiceKey, Chosen, DeviceClass, DeviceProfile, Family, work_groups},
 };
-use parts::Parts;
 
 /// The kernels of a product.
 static MATMUL: Family<ProductWay> = Family {
@@ -33,6 +35,7 @@ static MATMUL: Family<ProductWay> = Family {
         split_way("split4", 4, true),
         split_way("split2", 2, true),
         ROW_WAY,
+        PARTS_WAY,
     ],
 };
 
@@ -114,9 +117,6 @@ impl Product {
         }
         if self.a.sizes.last() == Some(&0) && self.bias.is_none() {
             return fill(cx, y, Scalar::Float(self.activation.apply(0.0)));
-        }
-        if let Some(parts) = Parts::new(&self, cx.profile(), y)? {
-            return parts.emit(cx, self, y);
         }
         if let Some(launch) = Launch::new(&self, y)? {
             return launch.emit(cx);
@@ -254,6 +254,7 @@ impl Launch {
             }
             None => {
                 let dispatch = match chosen.value {
+                    ProductWay::Parts => return self.emit_parts(cx, &chosen),
                     ProductWay::Row => self.row_dispatch(cx, &chosen)?,
                     ProductWay::Split(_) => self.split_dispatch(cx, &chosen)?,
                     ProductWay::Tile(_) => self.tile_dispatch(cx, &chosen)?,
@@ -307,10 +308,12 @@ impl Launch {
     fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
         let (profile, key) = (cx.profile(), self.key());
         let (lanes_share, in_vectors) = (ways::lanes_share(profile), self.in_vectors());
-        // Ways that share terms have one order of sums, that of the row kernel, and the others have another.
+        // Ways that share terms have one order of sums, that of the row kernel, parts have another, and the rest a third.
         let choose = |wanted: ProductWay| {
             let computes = |way| match (wanted, way) {
-                (ProductWay::Row, _) | (_, ProductWay::Row) => wanted == way,
+                (ProductWay::Row | ProductWay::Parts, _) | (_, ProductWay::Row | ProductWay::Parts) => {
+                    wanted == way
+                }
                 (ProductWay::Split(_), _) | (_, ProductWay::Split(_)) => {
                     matches!((wanted, way), (ProductWay::Split(_), ProductWay::Split(_)))
                 }
@@ -321,11 +324,17 @@ impl Launch {
             ways::choose(profile, &MATMUL, key, wanted, computes)
         };
         let unsplit = self.unsplit(profile);
-        if self.rows() > 1 && ways::wants_split(profile, &key, unsplit.rows()) {
-            let split = choose(ProductWay::Split(ways::split_rows(self.rows())));
-            return split.or_else(|_| choose(unsplit));
+        let other = if self.wants_parts(profile) {
+            Some(ProductWay::Parts)
+        } else if self.rows() > 1 && ways::wants_split(profile, &key, unsplit.rows()) {
+            Some(ProductWay::Split(ways::split_rows(self.rows())))
+        } else {
+            None
+        };
+        match other.and_then(|way| choose(way).ok()) {
+            Some(chosen) => Ok(chosen.or_others()),
+            None => choose(unsplit),
         }
-        choose(unsplit)
     }
 
     /// Whether both matrices are whole texels of 4 elements, no more than a view has, and there are rows for a tile.

@@ -23,6 +23,12 @@ pub const ROW_SHAPES: &[[u32; 2]] = &[[256, 1], [128, 1], [64, 1], [32, 1], [16,
 /// Shared memory in bytes that an invocation of those kernels takes for a row.
 pub const ROW_SHARED_BYTES: u32 = 16;
 
+/// Invocations of a work group that takes a part of the terms, which is a subgroup.
+pub const PARTS_LANES: u32 = 8;
+
+/// Columns of such a work group.
+pub const PARTS_COLUMNS: usize = 16;
+
 /// Work-group shapes of tiles of texels. Several tiles in a group take registers that leave fewer than 768 in flight on
 /// Adreno 7xx.
 const TEXEL_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 1]];
@@ -43,6 +49,8 @@ pub enum ProductWay {
     Split(u32),
     /// [`ROW_SPLIT`] invocations share a panel of the only row.
     Row,
+    /// Work groups share the terms of [`PARTS_COLUMNS`] columns of the only row, and a second dispatch adds those up.
+    Parts,
 }
 
 impl ProductWay {
@@ -51,7 +59,7 @@ impl ProductWay {
         match self {
             ProductWay::Tile(rows) | ProductWay::Lanes(rows) | ProductWay::Split(rows) => rows as usize,
             ProductWay::Texels => TEXEL_ROWS,
-            ProductWay::Row => 1,
+            ProductWay::Row | ProductWay::Parts => 1,
         }
     }
 }
@@ -65,6 +73,7 @@ impl Chosen<ProductWay> {
     /// Columns that a work group computes.
     pub fn tile_columns(&self) -> usize {
         let sharers = match self.value {
+            ProductWay::Parts => return PARTS_COLUMNS,
             ProductWay::Split(_) | ProductWay::Row => ROW_SPLIT,
             ProductWay::Tile(_) | ProductWay::Texels | ProductWay::Lanes(_) => 1,
         };
@@ -141,6 +150,16 @@ pub const ROW_WAY: Way<ProductWay> = Way {
     on_phones: true,
 };
 
+/// The way of one row whose terms work groups share, for Vulkan on the CPU.
+pub const PARTS_WAY: Way<ProductWay> = Way {
+    name: "parts",
+    value: ProductWay::Parts,
+    shapes: &[[PARTS_LANES, 1]],
+    shared_bytes: 0,
+    needs: Needs::of(&[Need::ShaderInt64, Need::Subgroup]),
+    on_phones: false,
+};
+
 /// The way of a product by `family` that suits `wanted`, on a device of `profile`: see [`Family::choose`].
 ///
 /// # Errors
@@ -157,6 +176,7 @@ pub fn choose(
         ProductWay::Tile(_) | ProductWay::Texels => groups.tile_for(profile.class, key.n.div_ceil(4)),
         ProductWay::Lanes(_) => [profile.subgroup_size.max(MAX_LANES), 1],
         ProductWay::Split(_) | ProductWay::Row => groups.row,
+        ProductWay::Parts => [PARTS_LANES, 1],
     };
     family.choose(profile, key, (wanted, local), computes).ok_or_else(|| {
         Error::unsupported(format!(

@@ -124,6 +124,14 @@ pub struct Chosen<T: 'static> {
     pub record: ChoiceRecord,
 }
 
+impl<T> Chosen<T> {
+    /// The same, where lowering takes ways with another order of sums when all of this choice are struck out.
+    #[must_use]
+    pub fn or_others(self) -> Chosen<T> {
+        Chosen { record: ChoiceRecord { has_others: true, ..self.record }, ..self }
+    }
+}
+
 /// What a dispatch remembers of its choice.
 #[derive(Clone, Copy, Debug)]
 pub struct ChoiceRecord {
@@ -137,6 +145,8 @@ pub struct ChoiceRecord {
     pub ways: u32,
     /// Whether a tuner has measured it.
     pub tuned: bool,
+    /// Whether lowering takes ways with another order of sums where all of these are struck out.
+    pub has_others: bool,
 }
 
 impl ChoiceRecord {
@@ -159,8 +169,8 @@ impl ChoiceRecord {
 impl PartialEq for ChoiceRecord {
     fn eq(&self, other: &ChoiceRecord) -> bool {
         self.family.name() == other.family.name()
-            && (self.key, self.candidate, self.ways, self.tuned)
-                == (other.key, other.candidate, other.ways, other.tuned)
+            && (self.key, self.candidate, self.ways, self.tuned, self.has_others)
+                == (other.key, other.candidate, other.ways, other.tuned, other.has_others)
     }
 }
 
@@ -223,7 +233,8 @@ impl<T: Copy + PartialEq + fmt::Debug + Sync> Family<T> {
             Some(&tuned) => tuned,
             None => *allowed.iter().min_by_key(|candidate| self.distance(**candidate, first, local))?,
         };
-        let record = ChoiceRecord { family: self, key, candidate, ways, tuned: tuned.is_some() };
+        let record =
+            ChoiceRecord { family: self, key, candidate, ways, tuned: tuned.is_some(), has_others: false };
         Some(Chosen { value: self.ways[candidate.way].value, local: candidate.local, record })
     }
 

@@ -87,7 +87,8 @@ pub struct TunedChoice {
     pub launches: usize,
     /// What the device's class would choose.
     pub default: String,
-    /// What is chosen from now on; `None` when every candidate was wrong, and nothing changes.
+    /// What is chosen from now on; `None` when every candidate was wrong: nothing changes, unless there are kernels with
+    /// another order of sums, which are taken then.
     pub picked: Option<String>,
     /// Whether results were held to the host's; larger ones are held to those of the default.
     pub checked_on_host: bool,
@@ -148,7 +149,7 @@ pub(super) fn tune_method(
     // Only what was wrong counts while candidates are tried.
     known.all_struck_out().for_each(|(family, candidate)| found.strike_out(family, candidate));
     let mut profile = context.profile().clone();
-    context.distrust_lanes(&mut profile);
+    context.distrust_lanes(&mut profile, []);
     profile.choices = Arc::new(found.clone());
     let plan_options = PlanOptions { profile, precision: options.precision, pinned_f32: pinned_f32.clone() };
     let mut jobs = jobs(method, options, &plan_options)?;
@@ -169,7 +170,7 @@ pub(super) fn tune_method(
         progress(done, jobs.len(), &name);
         let deadline = started + options.budget;
         let choice = Trial::new(context, method, &plan_options, job, &found)?.run(deadline)?;
-        learn(&choice, job.record.family.name(), [&mut tuned, &mut found]);
+        learn(&choice, &job.record, [&mut tuned, &mut found]);
         report.choices.push(choice);
     }
     progress(jobs.len(), jobs.len(), "");
@@ -179,19 +180,26 @@ pub(super) fn tune_method(
     Ok(report)
 }
 
-/// Adds what `choice` tells: the fastest to the tuned ones if any was timed, and to both what is wrong where another is right.
-fn learn(choice: &TunedChoice, family: &str, [tuned, found]: [&mut Choices; 2]) {
-    let Some(picked) = &choice.picked else { return };
-    if choice.tried.iter().any(|tried| tried.best_us.is_some()) {
-        tuned.set(&choice.choice, picked);
+/// Adds what `choice` tells: the fastest to the tuned ones if any was timed, and to both what is wrong where something else
+/// can be taken.
+fn learn(choice: &TunedChoice, record: &ChoiceRecord, [tuned, found]: [&mut Choices; 2]) {
+    match &choice.picked {
+        Some(picked) if choice.tried.iter().any(|tried| tried.best_us.is_some()) => {
+            tuned.set(&choice.choice, picked);
+        }
+        Some(_) => {}
+        None if record.has_others => {}
+        None => return,
     }
+    let family = record.family.name();
     for tried in choice.tried.iter().filter(|tried| tried.fault.is_some()) {
         tuned.strike_out(family, &tried.candidate);
         found.strike_out(family, &tried.candidate);
     }
 }
 
-/// The distinct choices of the method's plans that offer more than one candidate, those with the most work first.
+/// The distinct choices of the method's plans that leave one, between candidates or to take others altogether, those with the
+/// most work first.
 fn jobs(method: &Method, options: &TuneOptions, plan_options: &PlanOptions) -> Result<Vec<Job>> {
     let envs = match &options.inputs {
         Some(inputs) => {
@@ -222,7 +230,7 @@ fn jobs(method: &Method, options: &TuneOptions, plan_options: &PlanOptions) -> R
         }
     }
     let mut jobs: Vec<Job> = jobs.into_values().collect();
-    jobs.retain(|job| job.record.candidates(&plan_options.profile).len() > 1);
+    jobs.retain(|job| job.record.has_others || job.record.candidates(&plan_options.profile).len() > 1);
     jobs.sort_by_key(|job| std::cmp::Reverse(job.record.key.ops().saturating_mul(job.launches as u64)));
     Ok(jobs)
 }

@@ -81,12 +81,12 @@ impl Launch {
         }
     }
 
-    fn bias_strides(&self) -> Result<[u32; 4]> {
+    pub(super) fn bias_strides(&self) -> Result<[u32; 4]> {
         self.bias.as_ref().map_or(Ok([0; 4]), |bias| pad(&bias.strides, 0))
     }
 
     /// Regions of a, b, bias and y. Those that are not read have no bytes, and others are bound in their place.
-    fn regions(&self) -> [Region; 4] {
+    pub(super) fn regions(&self) -> [Region; 4] {
         let b = match &self.b {
             Columns::Live(b) | Columns::Panels(b) => b.region(),
         };
@@ -95,7 +95,7 @@ impl Launch {
         [a, b, bias, self.y.region()]
     }
 
-    fn check_elements(&self) -> Result<()> {
+    pub(super) fn check_elements(&self) -> Result<()> {
         let b = match &self.b {
             Columns::Live(b) | Columns::Panels(b) => b.element,
         };
@@ -106,14 +106,14 @@ impl Launch {
     }
 
     /// Kernels read y only where they add to it.
-    fn with_access(&self, mut dispatch: Dispatch) -> Dispatch {
+    pub(super) fn with_access(&self, mut dispatch: Dispatch) -> Dispatch {
         if let Some(y) = dispatch.operands.last_mut().filter(|_| !self.adds_y) {
             y.access = OperandAccess::Write;
         }
         dispatch
     }
 
-    fn round_mode(&self, cx: &Lowering<'_>) -> u32 {
+    pub(super) fn round_mode(&self, cx: &Lowering<'_>) -> u32 {
         if self.keeps_f32 { 0 } else { cx.round_mode(self.y.dtype, self.y.element) }
     }
 
