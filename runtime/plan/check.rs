@@ -7,6 +7,9 @@ use crate::{
     ops::{self, Meta, Resolved},
 };
 
+/// The dialect of what `torch.export.export` gives, before `run_decompositions()`.
+const TRAINING_IR: &str = "TRAINING";
+
 /// Every node of `method` that the delegate cannot take at the sizes of `env`, with the operand and the reason.
 /// Each node is judged by the types that the program gives its operands, so one refusal does not cause others.
 ///
@@ -17,7 +20,7 @@ pub fn check(method: &Method, env: &SymEnv) -> Result<Vec<Refusal>> {
     let constness = Constness::analyse(graph)?;
     let mut refusals = Vec::new();
     for (_, node) in graph.nodes() {
-        let checked = check_node(graph, node, env).and_then(|()| check_weight(graph, &constness, node));
+        let checked = check_node(method, node, env).and_then(|()| check_weight(graph, &constness, node));
         if let Err(error) = checked {
             refusals.push(Refusal {
                 node: node.name.clone(),
@@ -54,7 +57,8 @@ fn declared(graph: &Graph, value: ValueId, env: &SymEnv) -> Result<Resolved<Meta
     }
 }
 
-fn check_node(graph: &Graph, node: &Node, env: &SymEnv) -> Result<()> {
+fn check_node(method: &Method, node: &Node, env: &SymEnv) -> Result<()> {
+    let graph = &method.graph;
     match effect_of(node) {
         Effect::Assert => return Ok(()),
         Effect::Write => {
@@ -70,7 +74,8 @@ fn check_node(graph: &Graph, node: &Node, env: &SymEnv) -> Result<()> {
     if ops::is_scalar_target(node.op.as_str()) {
         return Ok(());
     }
-    let op = ops::find(node.op.as_str()).ok_or_else(|| Error::unsupported(why_unsupported(node)))?;
+    let op = ops::find(node.op.as_str())
+        .ok_or_else(|| Error::unsupported(why_unsupported(node, &method.dialect)))?;
     let args = ops::resolve(node, |value| declared(graph, value, env))?;
     let outs = op.infer(&args)?;
     check_outputs(graph, node, &outs, env)
@@ -87,8 +92,8 @@ fn check_weight(graph: &Graph, constness: &Constness, node: &Node) -> Result<()>
     Err(Error::unsupported(text).at_operand("weight"))
 }
 
-/// Why no family takes the op of `node`, with advice where there is some.
-fn why_unsupported(node: &Node) -> String {
+/// Why no family takes the op of `node` of a program in `dialect`, with advice where there is some.
+fn why_unsupported(node: &Node, dialect: &str) -> String {
     let advice = match node.op.base() {
         "_weight_int4pack_mm_for_cpu" => {
             ": how its weight is packed depends on the machine that packed it, and the file does not say; state it \
@@ -99,6 +104,9 @@ fn why_unsupported(node: &Node) -> String {
             ": how its weight is packed depends on the machine that packed it, and the file does not say; export the \
              model with its weights dequantised in the graph (torchao's dequantize_affine), which keeps 4-bit weights \
              in 4 bits"
+        }
+        _ if dialect == TRAINING_IR => {
+            ": this is training IR; program.run_decompositions() before saving leaves simpler ops in place of most others"
         }
         _ => "",
     };
@@ -123,4 +131,27 @@ pub(super) fn check_outputs(graph: &Graph, node: &Node, outs: &[Meta], env: &Sym
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse_graph;
+
+    fn reason(op: &str, dialect: &str) -> String {
+        let text =
+            format!("graph g\ninput %x: float32[2]\n%lacks: float32[2] = {op}(self=%x)\noutput %lacks");
+        let graph = parse_graph(&text).unwrap();
+        let (ranges, fixed_inputs) = (Default::default(), Default::default());
+        let method = Method { graph, ranges, fixed_inputs, dialect: dialect.to_string() };
+        let refusals = check(&method, &SymEnv::new()).unwrap();
+        assert_eq!((refusals.len(), refusals[0].node.as_str(), refusals[0].op.as_str()), (1, "lacks", op));
+        refusals[0].reason.clone()
+    }
+
+    #[test]
+    fn training_ir_is_told_to_decompose_what_is_unknown() {
+        assert_eq!(reason("aten.lgamma.default", "ATEN"), "the op is not supported");
+        assert!(reason("aten.lgamma.default", "TRAINING").contains("run_decompositions()"));
+    }
 }
