@@ -13,6 +13,7 @@
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
 #include "lib/pointwise.glsl"
+#include "lib/truth.glsl"
 
 READS(0, a, T)
 READS(1, b, T)
@@ -24,30 +25,20 @@ PUSH(BASE(a) BASE(b) BASE(y) POINTWISE_PARAMS float number; int int_number; uint
 #define V4 ivec4
 #define GATHER GATHERI
 #define NUMBER int_number
-bool truth(int v) { return v != 0; }
-bool less(int u, int v) { return u < v; }
-bool equal(int u, int v) { return u == v; }
 #else
 #define V float
 #define V4 vec4
 #define GATHER GATHERF
 #define NUMBER number
-bool truth(float v) { return magnitude_bits(v) != 0u; }
-bool less(float u, float v) { return !is_nan(u) && !is_nan(v) && u < v; }
-bool equal(float u, float v) { return !is_nan(u) && !is_nan(v) && u == v; }
 #endif
+
+#define HOLDS(name, condition) case name: return condition;
 
 bool holds(V u, V v) {
     switch (op) {
-        case OP_EQ: return equal(u, v);
-        case OP_NE: return !equal(u, v);
-        case OP_LT: return less(u, v);
-        case OP_LE: return less(u, v) || equal(u, v);
-        case OP_GT: return less(v, u);
-        case OP_GE: return less(v, u) || equal(u, v);
-        case OP_LOGICAL_AND: return truth(u) && truth(v);
-        case OP_LOGICAL_OR: return truth(u) || truth(v);
-        default: return truth(u) != truth(v);
+        COMPARISONS(HOLDS, OP_)
+        LOGICAL_FUNCTIONS(HOLDS)
+        default: return false;
     }
 }
 

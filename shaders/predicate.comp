@@ -11,10 +11,13 @@
 //! needs dtype=f16 : storage_16bit
 #include "lib/access.glsl"
 #include "lib/strided.glsl"
+#include "lib/truth.glsl"
 
 READS(0, x, T)
 WRITES(1, y, int)
 PUSH(BASE(x) BASE(y) uint n_elems; uint sizes[4]; uint x_strides[4];)
+
+#define HOLDS(name, condition) case name: return condition;
 
 bool holds(uint i) {
 #ifdef DTYPE_I32
@@ -28,11 +31,8 @@ bool holds(uint i) {
 #else
     float v = LOADF(x, i);
     switch (op) {
-        case OP_IS_NONZERO: return magnitude_bits(v) != 0u;
-        case OP_IS_ZERO: return magnitude_bits(v) == 0u;
-        case OP_IS_NAN: return is_nan(v);
-        case OP_IS_INF: return is_inf(v);
-        default: return is_finite(v);
+        PREDICATES(HOLDS)
+        default: return false;
     }
 #endif
 }

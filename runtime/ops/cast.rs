@@ -14,7 +14,10 @@ use crate::base::{DType, Error, HostTensor, Result};
 pub struct Cast;
 
 /// The tensor to convert, and the dtype that it gets.
-fn call<T: Typed>(args: &Args<T>) -> Result<(&T, DType)> {
+///
+/// # Errors
+/// What is no tensor, or converted to float64.
+pub(super) fn call<T: Typed>(args: &Args<T>) -> Result<(&T, DType)> {
     let x = operands::tensor(args, if args.op().base() == "convert_element_type" { "a" } else { "self" })?;
     let dtype = match args.op().as_str() {
         "aten.type_as.default" | "aten.to.other" => operands::tensor(args, "other")?.dtype(),

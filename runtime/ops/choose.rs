@@ -16,15 +16,20 @@ use crate::{
 pub struct Choose;
 
 /// One call: `chosen` where the condition holds, else `other`.
-struct Call<'a, T> {
-    condition: &'a T,
-    chosen: Input<'a, T>,
-    other: Input<'a, T>,
-    dtype: DType,
+pub(super) struct Call<'a, T> {
+    pub condition: &'a T,
+    pub chosen: Input<'a, T>,
+    pub other: Input<'a, T>,
+    /// The dtype of the result.
+    pub dtype: DType,
 }
 
 impl<'a, T: Typed> Call<'a, T> {
-    fn of(args: &'a Args<T>) -> Result<Call<'a, T>> {
+    /// What `args` ask for.
+    ///
+    /// # Errors
+    /// A condition that is no truth value, an operand that is neither a tensor nor a number.
+    pub fn of(args: &'a Args<T>) -> Result<Call<'a, T>> {
         if args.op().base() == "masked_fill" {
             let base = operands::tensor(args, "self")?;
             let (condition, chosen) = (condition(args, "mask")?, Input::of(args, "value")?);
@@ -140,10 +145,12 @@ fn choices<V>(holds: &[i64], chosen: Vec<V>, other: Vec<V>) -> Vec<V> {
     holds.iter().zip(pairs).map(|(&holds, (chosen, other))| if holds != 0 { chosen } else { other }).collect()
 }
 
+/// The largest finite number of half precision.
+pub(super) const LARGEST_HALF: f32 = 65504.0;
+
 /// A number as the float and the integer kernels take it. One that half precision cannot hold, in a float32 program
 /// that is stored so, becomes the largest half: it stands for "very large", and infinity would not.
 fn kernel_numbers(number: Option<Scalar>, out: &Tensor) -> (f32, i32) {
-    const LARGEST_HALF: f32 = 65504.0;
     let number = number.unwrap_or(Scalar::Int(0));
     if !out.dtype.is_float() {
         return (0.0, operands::kernel_int(number, out.dtype));

@@ -30,8 +30,19 @@ fn function(base: &str) -> kernel::Op {
     }
 }
 
-/// Both operands and the dtype in which they are compared; a float on the right is rounded to it.
-fn operands_of<'a, T: Typed>(args: &'a Args<T>) -> Result<(&'a T, Input<'a, T>, DType)> {
+/// One call: its function, operands, and the dtype in which they are compared; a float on the right is rounded to it.
+pub(super) struct Comparison<'a, T> {
+    pub op: kernel::Op,
+    pub left: &'a T,
+    pub right: Input<'a, T>,
+    pub dtype: DType,
+}
+
+/// What `args` compare.
+///
+/// # Errors
+/// An operand that is neither a tensor nor a number.
+pub(super) fn comparison<T: Typed>(args: &Args<T>) -> Result<Comparison<'_, T>> {
     let left = operands::tensor(args, "self")?;
     let right = Input::of(args, "other")?;
     let dtype = operands::result_type(&[Input::Tensor(left), right]);
@@ -42,7 +53,7 @@ fn operands_of<'a, T: Typed>(args: &'a Args<T>) -> Result<(&'a T, Input<'a, T>, 
         }
         right => right,
     };
-    Ok((left, right, dtype))
+    Ok(Comparison { op: function(args.op().base()), left, right, dtype })
 }
 
 impl Op for Compare {
@@ -67,16 +78,15 @@ impl Op for Compare {
     }
 
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
-        let (left, right, _) = operands_of(args)?;
+        let Comparison { left, right, .. } = comparison(args)?;
         let sizes = operands::broadcast_sizes(&[Input::Tensor(left), right])
             .map_err(|error| error.at_operand("other"))?;
         Ok(vec![Meta::new(DType::Bool, sizes)])
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
-        let (left, right, dtype) = operands_of(args)?;
+        let Comparison { op, left, right, dtype } = comparison(args)?;
         let (left, sizes) = (Input::Tensor(left), &outs[0].sizes);
-        let op = function(args.op().base());
         let holds: Vec<i64> = if dtype.is_float() {
             let pairs = left.f64s(dtype, sizes)?.into_iter().zip(right.f64s(dtype, sizes)?);
             pairs.map(|(a, b)| i64::from(holds(op, a, b, 0.0))).collect()
@@ -92,11 +102,11 @@ impl Op for Compare {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let (left, right, dtype) = operands_of(args)?;
+        let Comparison { op, left, right, dtype } = comparison(args)?;
         let sides = Sides::new(cx, Input::Tensor(left), right, dtype)?;
         let out = cx.output(&outs[0])?;
-        let (op, int_number) = within_32_bits(function(args.op().base()), sides.number.as_i64());
-        let op = if dtype.is_float() { function(args.op().base()) } else { op };
+        let (int_op, int_number) = within_32_bits(op, sides.number.as_i64());
+        let op = if dtype.is_float() { op } else { int_op };
         let axes = kernel::Axes { dtype: element_axis!(compare, sides.left.element) };
         let spec = kernel::Spec { op, number_side: sides.number_side, ..Default::default() };
         let label = cx.label();
@@ -121,7 +131,8 @@ impl Op for Compare {
     }
 }
 
-fn holds<V: PartialOrd>(op: kernel::Op, a: V, b: V, zero: V) -> bool {
+/// Whether the comparison holds of two numbers.
+pub(super) fn holds<V: PartialOrd>(op: kernel::Op, a: V, b: V, zero: V) -> bool {
     let (a_true, b_true) = (a != zero, b != zero);
     match op {
         kernel::Op::Eq => a == b,
@@ -137,7 +148,7 @@ fn holds<V: PartialOrd>(op: kernel::Op, a: V, b: V, zero: V) -> bool {
 }
 
 /// A comparison with a number of 32 bits that holds for the same 32-bit integers as `op` with `number`.
-fn within_32_bits(op: kernel::Op, number: i64) -> (kernel::Op, i32) {
+pub(super) fn within_32_bits(op: kernel::Op, number: i64) -> (kernel::Op, i32) {
     use kernel::Op;
     if let Ok(number) = i32::try_from(number) {
         return (op, number);

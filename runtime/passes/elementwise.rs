@@ -1,21 +1,25 @@
-//! Chains: element-wise functions of floats that feed each other become one node, so that one dispatch takes the place of
+//! Chains: element-wise functions that feed each other become one node, so that one dispatch takes the place of
 //! many and what comes between stays in registers.
 //!
 //! `mul(silu(x), z) + 1.0` becomes `vkdelegate.elementwise(inputs=[x, z], steps="silu x; mul last z; add last 1.0")`.
 //!
-//! A node joins where only nodes of the chain read its result, which is no output and has the sizes and dtype of the
-//! chain's. Operands may broadcast. Functions of one tensor, and arithmetic of two tensors or of a tensor and a number,
-//! of one float dtype; a node that is pinned stays on its own. A chain reads at most three tensors, and has as many steps
-//! and results that wait as the kernel takes; of three tensors 16 steps, which the pipeline then holds. What is beyond
-//! that begins another one. In float32 every step gives the bits that it gives alone; in half precision what comes
-//! between is not rounded.
+//! A node joins where only nodes of the chain read its result, which is no output and has the sizes of the chain's.
+//! Operands may broadcast. Functions of one tensor, arithmetic of two tensors or of a tensor and a number, comparisons,
+//! choices by a condition, and conversions; a node that is pinned stays on its own. What comes between are floats and
+//! truth values: integers are inputs, and what a chain's end may be converted to. A chain reads at most three tensors, and
+//! has as many steps and results that wait as the kernel takes; of three tensors 16 steps, which the pipeline then holds.
+//! What is beyond that begins another one.
+//!
+//! In float32 every step gives the bits that it gives alone; in half precision what comes between is not rounded. So what
+//! is there joins functions of its own dtype only: a comparison reads what was stored, and so does a conversion to
+//! float32.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::Fusion;
 use crate::{
     base::{DType, Error, Result},
-    ir::{Arg, Effect, Graph, Node, NodeId, Patch, Type, ValueId, effect_of},
+    ir::{Arg, Effect, Graph, Node, NodeId, Patch, TensorType, Type, ValueId, effect_of},
     ops::{
         self, Resolved, Typed,
         chain::{self, Call, MAX_STEPS, Steps},
@@ -52,7 +56,7 @@ struct Candidate {
     name: String,
     call: Call<ValueId>,
     result: ValueId,
-    ty: Type,
+    ty: TensorType,
 }
 
 /// All of them, in the order of the graph.
@@ -106,16 +110,22 @@ impl Candidates {
 
     /// The latest candidate whose result only `members` read.
     fn next(&self, members: &BTreeSet<usize>, taken: &[bool], refused: &HashSet<usize>) -> Option<usize> {
-        let ty = &self.nodes[*members.last()?].ty;
-        let mut reads: HashMap<ValueId, usize> = HashMap::new();
-        for member in members {
-            self.nodes[*member].call.values().for_each(|value| *reads.entry(value).or_insert(0) += 1);
+        let sizes = &self.nodes[*members.last()?].ty.sizes;
+        let mut reads: HashMap<ValueId, Vec<DType>> = HashMap::new();
+        for &member in members {
+            let Candidate { call, ty, .. } = &self.nodes[member];
+            call.values().for_each(|value| reads.entry(value).or_default().push(ty.dtype));
         }
-        let is_next = |(value, count): (&ValueId, &usize)| {
+        let is_next = |(value, readers): (&ValueId, &Vec<DType>)| {
             let index = *self.by_result.get(value)?;
+            let ty = &self.nodes[index].ty;
             let is_free = !taken[index] && !members.contains(&index) && !refused.contains(&index);
-            let is_inner = self.use_counts.get(value) == Some(count) && self.nodes[index].ty == *ty;
-            (is_free && is_inner).then_some(index)
+            let is_inner = self.use_counts.get(value) == Some(&readers.len()) && ty.sizes == *sizes;
+            let stays = match ty.dtype {
+                DType::F32 | DType::Bool => true,
+                dtype => dtype.is_float() && readers.iter().all(|reader| *reader == dtype),
+            };
+            (is_free && is_inner && stays).then_some(index)
         };
         reads.iter().filter_map(is_next).max()
     }
@@ -132,9 +142,13 @@ impl Candidates {
         let nodes = members.iter().map(|&member| self.nodes[member].name.clone()).collect();
         let end = members.last().map(|&member| self.nodes[member].id);
         let (Some(end), Some(steps)) = (end, steps) else { return Err(Error::internal("an empty chain")) };
+        let dtype = members.last().map(|&member| self.nodes[member].ty.dtype);
+        let first = inputs.first().map(|&input| graph.value(input)).transpose()?;
+        let first = first.and_then(|value| value.ty.as_tensor()).map(|ty| ty.dtype);
         let mut patch = Patch::new(graph);
         let inputs = Arg::Values(inputs.into_iter().map(Some).collect());
-        let args = vec![("inputs", inputs), ("steps", Arg::Str(steps.to_string()))];
+        let mut args = vec![("inputs", inputs), ("steps", Arg::Str(steps.to_string()))];
+        args.extend(dtype.filter(|_| dtype != first).map(|dtype| ("dtype", Arg::DType(dtype))));
         patch.becomes("vkdelegate.elementwise.default", args);
         patch.apply(graph, end)?;
         Ok(Fusion { kind: "elementwise".to_string(), nodes })
@@ -160,13 +174,12 @@ impl Typed for Wire {
 
 fn candidate(graph: &Graph, id: NodeId, node: &Node) -> Option<Candidate> {
     let &[result] = node.outputs.as_slice() else { return None };
-    let ty = graph.value(result).ok()?.ty.clone();
-    let dtype = ty.as_tensor().map(|ty| ty.dtype).filter(|dtype| dtype.is_float())?;
+    let ty = graph.value(result).ok()?.ty.as_tensor()?.clone();
     let args = ops::resolve(node, |value| match &graph.value(value)?.ty {
-        Type::Tensor(ty) if ty.dtype == dtype => {
-            Ok(Resolved::Tensor(Wire { value, dtype, sizes: vec![1; ty.sizes.len()] }))
+        Type::Tensor(ty) => {
+            Ok(Resolved::Tensor(Wire { value, dtype: ty.dtype, sizes: vec![1; ty.sizes.len()] }))
         }
-        _ => Err(Error::unsupported("is no tensor of the result's dtype")),
+        _ => Err(Error::unsupported("is no tensor")),
     });
     let args = args.ok()?;
     let call = chain::call(&args).ok()??.map(|wire| wire.value);

@@ -146,7 +146,7 @@ impl Grower<'_> {
         let x = self.tensor();
         let Arg::Value(value) = x else { return };
         let sizes: Vec<i64> = self.meta(value).sizes.iter().map(|&size| size as i64).collect();
-        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(22) {
+        let (op, args): (&str, Vec<(&str, Arg)>) = match self.choices.below(24) {
             0 | 1 => ("aten.t.default", vec![("self", x)]),
             2 => {
                 let dims: &[i64] = self.choices.of(&[&[1, 0], &[0, 1], &[1, 2, 0], &[0, 2, 1]]);
@@ -198,6 +198,7 @@ impl Grower<'_> {
             19 => return self.grow_dequantised(),
             20 => return self.grow_quantised(x),
             21 => return self.grow_norm(value),
+            22 | 23 => return self.grow_choice(x),
             _ => return self.grow_product(x),
         };
         self.add_call(op, args);
@@ -286,6 +287,38 @@ impl Grower<'_> {
                 self.add_call("quantized_decomposed.dequantize_per_tensor.default", call(Arg::Value(codes)))
             );
         }
+    }
+
+    /// Adds a choice by how `x` compares with a number; or the truth value itself, as a float. No value lies near the odd
+    /// numbers, where the last bit of a sum would decide.
+    fn grow_choice(&mut self, x: Arg) {
+        let number = Arg::Float(self.choices.of(&[0.037_19, -0.411_3]));
+        let compare =
+            ["aten.gt.Scalar", "aten.le.Scalar", "aten.ne.Scalar", "aten.lt.Scalar"][self.choices.below(4)];
+        if !self.add_call(compare, vec![("self", x.clone()), ("other", number)]) {
+            return;
+        }
+        // Truth values are for this choice alone: other ops want floats.
+        let Some(mut truth) = self.tensors.pop() else { return };
+        if self.choices.below(3) == 0 {
+            assert!(self.add_call("aten.logical_not.default", vec![("self", Arg::Value(truth))]));
+            truth = self.tensors.pop().unwrap_or(truth);
+        }
+        let (condition, other) = (Arg::Value(truth), self.tensor());
+        let (op, args) = match self.choices.below(5) {
+            0 => ("aten.where.self", vec![("condition", condition), ("self", x), ("other", other)]),
+            1 => ("aten.where.self", vec![("condition", condition), ("self", other), ("other", x)]),
+            2 => {
+                let number = ("other", Arg::Float(0.75));
+                ("aten.where.ScalarOther", vec![("condition", condition), ("self", x), number])
+            }
+            3 => {
+                let number = ("value", Arg::Float(-0.5));
+                ("aten.masked_fill.Scalar", vec![("self", x), ("mask", condition), number])
+            }
+            _ => ("aten._to_copy.default", vec![("self", condition), ("dtype", Arg::DType(DType::F32))]),
+        };
+        self.add_call(op, args);
     }
 
     /// Adds a norm of `x` in pieces, of which others may read each, times another value where that fits.

@@ -147,6 +147,27 @@ const OF_TWO: &[&str] = &[
     "div.Tensor_mode(rounding_mode=\"floor\", ",
 ];
 
+const COMPARISONS: &[&str] = &[
+    "eq.Tensor(",
+    "ge.Tensor(",
+    "gt.Tensor(",
+    "le.Tensor(",
+    "logical_and.default(",
+    "logical_xor.default(",
+    "lt.Tensor(",
+    "ne.Tensor(",
+];
+
+/// What a truth value is for, with the result of the step before.
+const CHOICES: &[&str] = &[
+    "where.self(condition=CONDITION, self=LAST, other=%x)",
+    "where.self(condition=CONDITION, self=%z, other=LAST)",
+    "where.ScalarOther(condition=CONDITION, self=LAST, other=-inf)",
+    "where.ScalarSelf(condition=CONDITION, self=0.25, other=LAST)",
+    "masked_fill.Scalar(self=LAST, mask=CONDITION, value=1.5)",
+    "mul.Tensor(self=LAST, other=CONDITION)",
+];
+
 /// A program that is one chain of `steps` functions, others for each `seed`, over tensors of `sizes`, `[sizes[1]]`
 /// and `[sizes[0], 1]`.
 fn one_chain(sizes: [usize; 2], steps: usize, seed: usize) -> String {
@@ -166,6 +187,14 @@ fn one_chain(sizes: [usize; 2], steps: usize, seed: usize) -> String {
             continue;
         }
         let earlier = format!("%v{}", step.saturating_sub(1 + next(3)));
+        if next(4) == 0 {
+            let compare = COMPARISONS[next(COMPARISONS.len())];
+            let condition = format!("bool[{}, {}]", sizes[0], sizes[1]);
+            writeln!(text, "%c{step}: {condition} = aten.{compare}self={last}, other={earlier})").unwrap();
+            let choice = CHOICES[next(CHOICES.len())].replace("CONDITION", &format!("%c{step}"));
+            writeln!(text, "%v{step}: {ty} = aten.{}", choice.replace("LAST", &last)).unwrap();
+            continue;
+        }
         let other = ["%x", "%z", "%w", &last, &earlier][next(5)];
         let (left, right) = if next(2) == 0 { (&*last, other) } else { (other, &*last) };
         let call = OF_TWO[next(OF_TWO.len())];
@@ -186,6 +215,86 @@ fn every_step_gives_the_bits_that_it_gives_alone() {
             let ([fused, alone], [got, want]) = both(context, &text, &inputs);
             assert!(fused < alone, "{fused} dispatches for {alone}:\n{text}");
             assert_eq!(bits(&got), bits(&want), "{text}");
+        }
+    });
+}
+
+/// Programs of several dtypes that are one chain each, over `%x`, `%y` (float32), `%h` (float16), `%i`, `%j` (int64),
+/// `%k` (uint8) and `%b` (bool); TY is for their sizes.
+const OF_DTYPES: &[&str] = &[
+    "%a: boolTY = aten.ge.Tensor(self=%i, other=%j)
+     %b0: float32TY = aten.where.ScalarOther(condition=%a, self=%x, other=-inf)
+     %r: float32TY = aten.add.Tensor(self=%b0, other=1.5)",
+    "%a: boolTY = aten.eq.Tensor(self=%i, other=%j)
+     %r: boolTY = aten.logical_or.default(self=%a, other=%b)",
+    "%a: boolTY = aten.gt.Scalar(self=%i, other=16777216)
+     %c: float32TY = aten._to_copy.default(self=%a, dtype=float32)
+     %r: float32TY = aten.sub.Tensor(self=%x, other=%c)",
+    "%a: boolTY = aten.lt.Scalar(self=%x, other=0.1)
+     %c: boolTY = aten.isnan.default(self=%y)
+     %d: boolTY = aten.bitwise_xor.Tensor(self=%a, other=%c)
+     %r: boolTY = aten.logical_not.default(self=%d)",
+    "%a: boolTY = aten.ne.Tensor(self=%i, other=%k)
+     %r: float32TY = aten.masked_fill.Scalar(self=%x, mask=%a, value=-3.0e38)",
+    "%a: float32TY = aten._to_copy.default(self=%h, dtype=float32)
+     %c: float32TY = aten.mul.Tensor(self=%a, other=%i)
+     %r: float16TY = aten._to_copy.default(self=%c, dtype=float16)",
+    "%a: float32TY = aten.mul.Tensor(self=%x, other=1.37)
+     %c: bfloat16TY = aten._to_copy.default(self=%a, dtype=bfloat16)
+     %r: bfloat16TY = aten.neg.default(self=%c)",
+    "%a: float32TY = aten.mul.Tensor(self=%x, other=1.37)
+     %c: float16TY = aten._to_copy.default(self=%a, dtype=float16)
+     %r: float16TY = aten.mul.Tensor(self=%c, other=%h)",
+    "%a: float32TY = aten.mul.Tensor(self=%x, other=100.0)
+     %r: int64TY = aten._to_copy.default(self=%a, dtype=int64)",
+    "%a: float32TY = aten.mul.Tensor(self=%x, other=100.0)
+     %r: uint8TY = aten._to_copy.default(self=%a, dtype=uint8)",
+    "%a: boolTY = aten.ge.Tensor(self=%x, other=%h)
+     %r: int64TY = aten._to_copy.default(self=%a, dtype=int64)",
+    "%a: float32TY = aten.exp.default(self=%k)
+     %r: boolTY = aten._to_copy.default(self=%a, dtype=bool)",
+    "%a: float32TY = aten.neg.default(self=%x)
+     %r: float32TY = aten.clamp_max.Tensor(self=%a, max=%y)",
+    "%a: boolTY = aten.gt.Tensor(self=%h, other=%h)
+     %r: float16TY = aten.where.self(condition=%a, self=%h, other=%h)",
+    "%a: boolTY = aten.where.self(condition=%b, self=%b, other=%b)
+     %r: boolTY = aten.le.Scalar(self=%a, other=0.5)",
+];
+
+/// Elements of `make` as `dtype`; of int64 such that float32 does not tell apart.
+fn of_dtype(dtype: DType, sizes: &[usize], seed: usize, make: fn(&[usize], usize) -> Value) -> Value {
+    let Value::Tensor(floats) = make(sizes, seed) else { unreachable!() };
+    let ints = (0..sizes.iter().product::<usize>() as i64).map(|i| (1 << 24) + (i * 5 + seed as i64) % 3 - 1);
+    Value::Tensor(match dtype {
+        DType::I64 => HostTensor::from_i64s(dtype, sizes.to_vec(), &ints.collect::<Vec<_>>()).unwrap(),
+        dtype => floats.cast(dtype).unwrap(),
+    })
+}
+
+#[test]
+fn chains_of_several_dtypes_give_the_bits_of_their_ops() {
+    on_each_access(|context| {
+        for (sizes, text) in OF_DTYPES.iter().enumerate().map(|(n, text)| ([[3, 8], [5, 7]][n % 2], text)) {
+            let ty = format!("[{}, {}]", sizes[0], sizes[1]);
+            let dtypes = [DType::F32, DType::F32, DType::F16, DType::I64, DType::I64, DType::U8, DType::Bool];
+            let reads = |name: &str| text.split(['=', ',', ')']).any(|word| word == name);
+            let (mut program, mut inputs, mut tame) = ("graph g\n".to_string(), Vec::new(), Vec::new());
+            for (seed, (name, dtype)) in
+                ["%x", "%y", "%h", "%i", "%j", "%k", "%b"].into_iter().zip(dtypes).enumerate()
+            {
+                if reads(name) {
+                    writeln!(program, "input {name}: {dtype}{ty}").unwrap();
+                    inputs.push(of_dtype(dtype, &sizes, seed, numbers));
+                    tame.push(of_dtype(dtype, &sizes, seed, floats));
+                }
+            }
+            let lines = text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+            let program = format!("{program}{lines}\noutput %r\n").replace("TY", &ty);
+            let (dispatches, [got, want]) = both(context, &program, &inputs);
+            let fused = rewritten(&program, false);
+            assert_eq!((dispatches[0], fused.fusions.len()), (1, 1), "{program}");
+            assert_eq!((bits(&got), got[0].dtype()), (bits(&want), want[0].dtype()), "{program}");
+            assert_matches_host(&mut build(context, &fused.method), &tame);
         }
     });
 }

@@ -1,6 +1,6 @@
 //! `clamp` to tensor bounds: `min(max(x, low), high)`, either bound left out; NaN on any side wins.
 
-use super::{Function, apply_floats, apply_ints, lower_any};
+use super::{FloatCall, Function, apply_floats, apply_ints, float_op, lower_any};
 use crate::{
     base::{DType, Error, HostTensor, Result, Scalar},
     ops::{
@@ -26,6 +26,25 @@ fn bounds<T: Typed>(args: &Args<T>) -> Result<Vec<(Function, &T)>> {
     Ok(bounds)
 }
 
+/// The dtype of the result, in which the bounds are compared.
+fn dtype<T: Typed>(args: &Args<T>) -> Result<DType> {
+    let mut inputs = vec![Input::Tensor(operands::tensor(args, "self")?)];
+    inputs.extend(bounds(args)?.into_iter().map(|(_, bound)| Input::Tensor(bound)));
+    Ok(operands::result_type(&inputs))
+}
+
+/// A clamp of floats by one bound, as the kernel for floats takes it; `None` for any other.
+///
+/// # Errors
+/// A clamp without bounds, or of what is no tensor.
+pub(in crate::ops) fn one_bound<T: Typed>(args: &Args<T>) -> Result<Option<FloatCall<'_, T>>> {
+    let dtype = dtype(args)?;
+    let &[(function, bound)] = bounds(args)?.as_slice() else { return Ok(None) };
+    let (left, right) = (Input::Tensor(operands::tensor(args, "self")?), Input::Tensor(bound));
+    let op = float_op(function).filter(|_| dtype.is_float());
+    Ok(op.map(|op| FloatCall { op, left, right, alpha: 1.0, dtype }))
+}
+
 impl Op for TensorClamp {
     fn targets(&self) -> &'static [&'static str] {
         &["aten.clamp.Tensor", "aten.clamp_max.Tensor", "aten.clamp_min.Tensor"]
@@ -34,7 +53,7 @@ impl Op for TensorClamp {
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
         let mut inputs = vec![Input::Tensor(operands::tensor(args, "self")?)];
         inputs.extend(bounds(args)?.into_iter().map(|(_, bound)| Input::Tensor(bound)));
-        let dtype = operands::result_type(&inputs);
+        let dtype = dtype(args)?;
         if dtype == DType::Bool {
             return Err(Error::unsupported("truth values cannot be clamped").at_operand("self"));
         }

@@ -20,6 +20,7 @@ use crate::{
 };
 
 pub use bounds::TensorClamp;
+pub(super) use bounds::one_bound;
 pub use gates::Gates;
 
 /// The family of two-operand arithmetic.
@@ -178,6 +179,8 @@ pub(super) struct FloatCall<'a, T> {
     pub left: Input<'a, T>,
     pub right: Input<'a, T>,
     pub alpha: f32,
+    /// The dtype of the result.
+    pub dtype: DType,
 }
 
 /// What a call whose result is float asks of the kernel; `None` for any other call.
@@ -186,12 +189,37 @@ pub(super) struct FloatCall<'a, T> {
 /// An operand that is neither a tensor nor a number, a rounding mode that is not known.
 pub(super) fn float_call<T: Typed>(args: &Args<T>) -> Result<Option<FloatCall<'_, T>>> {
     let call = Call::of(args)?;
-    if !call.dtype().is_float() {
+    let dtype = call.dtype();
+    if !dtype.is_float() {
         return Ok(None);
     }
     let Call { function, left, right, alpha } = call;
     let alpha = alpha.as_f64() as f32;
-    Ok(float_op(function).map(|op| FloatCall { op, left, right, alpha }))
+    Ok(float_op(function).map(|op| FloatCall { op, left, right, alpha, dtype }))
+}
+
+/// A bitwise call of truth values.
+pub(super) struct LogicalCall<'a, T> {
+    /// The name of the logical function that it is.
+    pub name: &'static str,
+    pub left: Input<'a, T>,
+    pub right: Input<'a, T>,
+}
+
+/// What a bitwise call of truth values is; `None` for any other call.
+///
+/// # Errors
+/// As [`float_call`].
+pub(super) fn logical_call<T: Typed>(args: &Args<T>) -> Result<Option<LogicalCall<'_, T>>> {
+    let call = Call::of(args)?;
+    let name = match call.function {
+        Function::BitwiseAnd => "logical_and",
+        Function::BitwiseOr => "logical_or",
+        Function::BitwiseXor => "logical_xor",
+        _ => return Ok(None),
+    };
+    let is_bool = call.dtype() == DType::Bool;
+    Ok(is_bool.then_some(LogicalCall { name, left: call.left, right: call.right }))
 }
 
 /// A function of two floats, on the host.

@@ -1,61 +1,45 @@
-//! A chain or tree of element-wise functions of floats in one dispatch, as `silu(x) * z + 1`.
+//! A chain or tree of element-wise functions in one dispatch, as `silu(x) * z + 1` or `where(x > z, x, 0)`.
 //!
-//! No program holds this op; the elementwise pass makes it of functions of one and of two operands.
+//! No program holds this op; the elementwise pass makes it of functions of one, two and three operands, comparisons, choices
+//! and conversions.
 //!
 //! | operand or attribute | |
 //! |---|---|
-//! | `inputs` | one to three tensors of one float dtype; they broadcast |
+//! | `inputs` | one to three tensors of any dtype but float64; they broadcast |
 //! | `steps` | the functions, in order: see [`Steps`] |
+//! | `dtype` | that of the result; left out where it is that of the first input |
 //!
 //! A chain of at most 16 steps with few numbers is part of its pipeline, so that a driver makes straight code of it; a longer
 //! one is read from a buffer, step by step, and takes two inputs.
 //!
+//! What comes between are floats: integers become float32 as they are read, truth values are 1 and 0. Comparisons of
+//! integers take the inputs themselves.
+//!
 //! A step gives the bits that its function gives alone, in float32. Only the last result is rounded to the dtype: where
-//! that is half precision, what comes between keeps the 32 bits that it would lose when stored.
+//! that is half precision, what comes between keeps the 32 bits that it would lose when stored, but for a conversion,
+//! which is a step that rounds.
 
+mod call;
+mod functions;
 mod steps;
 
 use super::{
-    Args, InPlace, Lowering, Meta, Op, Operand, Tensor, binary, elementwise,
+    Args, Element, InPlace, Lowering, Meta, Op, Operand, Tensor,
+    choose::LARGEST_HALF,
+    elementwise,
     operands::{self, Input, Typed},
-    unary,
 };
 use crate::{
-    base::{Error, HostTensor, Result},
+    base::{DType, Error, HostTensor, Result},
     shader::kernels::pointwise_chain as kernel,
 };
 
-pub use steps::{Call, MAX_INPUTS, MAX_STEPS, Steps, Term};
+pub use call::{Call, Term, call};
+pub use functions::Element as HostElement;
+pub use steps::{MAX_INPUTS, MAX_STEPS, Steps};
 
 /// The family.
 pub struct Chain;
-
-/// What the element-wise call `args` is as a step of a chain; `None` for any other call, and where the result is no float.
-///
-/// # Errors
-/// What the family of the op refuses.
-pub fn call<T: Typed>(args: &Args<T>) -> Result<Option<Call<&T>>> {
-    let target = args.op().as_str();
-    if unary::Unary.targets().contains(&target) {
-        let Some(unary::FloatCall { x, function }) = unary::float_call(args)? else { return Ok(None) };
-        let Some((op, numbers)) = function else { return Ok(Some(Call::same(x))) };
-        let op = kernel::Op::named(op.name());
-        return Ok(op.map(|op| Call { op: Some(op), numbers, operands: vec![Term::Value(x)] }));
-    }
-    if binary::Binary.targets().contains(&target) {
-        let Some(binary::FloatCall { op, left, right, alpha }) = binary::float_call(args)? else {
-            return Ok(None);
-        };
-        let number = left.number().or(right.number()).map_or(0.0, |number| number.as_f64() as f32);
-        let term = |input| match input {
-            Input::Tensor(tensor) => Term::Value(tensor),
-            Input::Number(_) => Term::Number,
-        };
-        let (numbers, operands) = ([alpha, number, 0.0], vec![term(left), term(right)]);
-        return Ok(kernel::Op::named(op.name()).map(|op| Call { op: Some(op), numbers, operands }));
-    }
-    Ok(None)
-}
 
 /// The inputs, checked.
 fn inputs<T: Typed>(args: &Args<T>) -> Result<Vec<&T>> {
@@ -64,19 +48,40 @@ fn inputs<T: Typed>(args: &Args<T>) -> Result<Vec<&T>> {
     if inputs.is_empty() || inputs.len() > MAX_INPUTS {
         return Err(wrong(format!("holds {} tensors; takes 1 to {MAX_INPUTS}", inputs.len())));
     }
-    let dtype = inputs[0].dtype();
-    let is_known = dtype.is_float() && dtype != crate::base::DType::F64;
-    match inputs.iter().find(|input| input.dtype() != dtype || !is_known) {
-        Some(input) => {
-            Err(wrong(format!("holds {} beside {dtype}; takes tensors of one float dtype", input.dtype())))
-        }
+    match inputs.iter().find(|input| input.dtype() == DType::F64) {
+        Some(_) => Err(wrong("holds float64, which no kernel takes".to_string())),
         None => Ok(inputs),
     }
 }
 
-fn steps<T>(args: &Args<T>, n_inputs: usize) -> Result<Steps> {
+fn steps<T: Typed>(args: &Args<T>, inputs: &[&T]) -> Result<Steps> {
+    let wrong = |fault: String| Error::invalid_graph(fault).at_operand("steps");
     let text = args.opt_str("steps")?.unwrap_or_default();
-    Steps::parse(text, n_inputs).map_err(|fault| Error::invalid_graph(fault).at_operand("steps"))
+    let steps = Steps::parse(text, inputs.len()).map_err(wrong)?;
+    match inputs.iter().zip(steps.int_inputs()).find(|(input, is_int)| *is_int && input.dtype().is_float()) {
+        Some((input, _)) => Err(wrong(format!("compare {} as integers", input.dtype()))),
+        None => Ok(steps),
+    }
+}
+
+/// The elements of an input, repeated to `sizes`.
+fn elements(input: &HostTensor, sizes: &[usize]) -> Result<Vec<HostElement>> {
+    let dtype = input.dtype();
+    let input = Input::Tensor(input);
+    if dtype.is_float() {
+        return Ok(input.f64s(dtype, sizes)?.into_iter().map(HostElement::from).collect());
+    }
+    let ints = input.i64s(dtype, sizes)?.into_iter();
+    Ok(ints.map(|int| HostElement { float: f64::from(int as f32), int }).collect())
+}
+
+/// How the kernel takes elements of a tensor, where those of `dtype` are its own.
+fn kind(tensor: &Tensor, dtype: kernel::Dtype) -> u32 {
+    match (tensor.element, dtype) {
+        (Element::I32, _) => 1,
+        (Element::F32, kernel::Dtype::F16) => 2,
+        _ => 0,
+    }
 }
 
 impl Op for Chain {
@@ -86,36 +91,45 @@ impl Op for Chain {
 
     fn infer(&self, args: &Args<Meta>) -> Result<Vec<Meta>> {
         let inputs = inputs(args)?;
-        steps(args, inputs.len())?;
+        steps(args, &inputs)?;
         let tensors: Vec<Input<'_, Meta>> = inputs.iter().map(|&input| Input::Tensor(input)).collect();
         let sizes = operands::broadcast_sizes(&tensors).map_err(|error| error.at_operand("inputs"))?;
-        Ok(vec![Meta::new(inputs[0].dtype, sizes)])
+        match args.opt_dtype("dtype")?.unwrap_or(inputs[0].dtype) {
+            DType::F64 => Err(Error::invalid_graph("float64 has no kernel").at_operand("dtype")),
+            dtype => Ok(vec![Meta::new(dtype, sizes)]),
+        }
     }
 
     fn eval(&self, args: &Args<HostTensor>, outs: &[Meta]) -> Result<Vec<HostTensor>> {
         let Meta { dtype, sizes } = outs[0].clone();
         let inputs = inputs(args)?;
-        let steps = steps(args, inputs.len())?;
-        let inputs: Vec<Vec<f64>> =
-            inputs.iter().map(|&x| Input::Tensor(x).f64s(dtype, &sizes)).collect::<Result<_>>()?;
-        let element = |input: usize, at: usize| inputs.get(input).map_or(0.0, |input| input[at]);
+        let steps = steps(args, &inputs)?;
+        let inputs: Vec<_> = inputs.iter().map(|&x| elements(x, &sizes)).collect::<Result<_>>()?;
+        let element = |input: usize, at: usize| inputs.get(input).map_or_else(Default::default, |x| x[at]);
         let values: Vec<f64> =
             (0..inputs[0].len()).map(|at| steps.eval([0, 1, 2].map(|input| element(input, at)))).collect();
-        Ok(vec![HostTensor::from_f64s(dtype, sizes, &values)?])
+        Ok(vec![HostTensor::from_f64s(DType::F32, sizes, &values)?.cast(dtype)?])
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
         let inputs = inputs(args)?;
-        let steps = steps(args, inputs.len())?;
-        let live = |cx: &mut Lowering<'_>, input| operands::live_as(cx, input, outs[0].dtype);
-        let x = live(cx, inputs[0])?;
-        let mut other =
-            |index: usize| inputs.get(index).map_or_else(|| Ok(x.clone()), |&input| live(cx, input));
-        let (z, w) = (other(1)?, other(2)?);
+        let steps = steps(args, &inputs)?;
+        let live = inputs.into_iter().map(|input| cx.live(input)).collect::<Result<Vec<_>>>()?;
+        let [x, z, w] = [0, 1, 2].map(|index| live.get(index).unwrap_or(&live[0]).clone());
         let out = cx.output(&outs[0])?;
+        let tensors = [&x, &z, &w, &out];
+        let is_half = tensors.iter().any(|tensor| tensor.element == Element::F16);
+        // A number that means "very large" in a float32 program is that in half precision too.
+        let steps = match cx.element_of(DType::F32) {
+            Element::F16 => steps.with_choices_within(LARGEST_HALF),
+            _ => steps,
+        };
         let words = if steps.are_fixed() { None } else { Some(cx.words(&steps.words())?.region()) };
-        let axes = kernel::Axes { dtype: float_axis!(pointwise_chain, out.element)? };
-        let spec = kernel::Spec { round_mode: cx.round_mode(out.dtype, out.element), ..steps.spec() };
+        let dtype = if is_half { kernel::Dtype::F16 } else { kernel::Dtype::F32 };
+        let kinds = tensors.iter().rev().fold(0, |kinds, tensor| kinds << 2 | kind(tensor, dtype));
+        let axes = kernel::Axes { dtype };
+        let round_mode = cx.round_mode(out.dtype, out.element);
+        let spec = kernel::Spec { round_mode, kinds, ..steps.spec() };
         let label = cx.label();
         elementwise::launch_quads(cx, &out, [&x, &z, &w], |grid, binding| {
             let [x, z, w] = binding.inputs;

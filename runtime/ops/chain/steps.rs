@@ -6,13 +6,11 @@ use std::{
     fmt,
 };
 
-use crate::{
-    ops::{binary, unary},
-    shader::kernels::{
-        self,
-        pointwise_chain::{Op, Source, Spec},
-    },
+use super::{
+    call::{Call, Term},
+    functions::{self, Element, arity, default_numbers, is_rounding, takes_ints},
 };
+use crate::shader::kernels::pointwise_chain::{Op, Source, Spec};
 
 /// Tensors that a chain reads: a kernel binds four buffers, of which the result is one.
 pub const MAX_INPUTS: usize = 3;
@@ -35,9 +33,9 @@ const SLOTS: [Source; 4] = [Source::Slot0, Source::Slot1, Source::Slot2, Source:
 
 /// Steps of a chain, at least one.
 ///
-/// As text they are separated by `; `, each `FUNCTION OPERAND [OPERAND] [a=NUMBER] [b=NUMBER] [c=NUMBER] [-> SLOT]`, as in
+/// As text they are separated by `; `, each `FUNCTION OPERAND... [a=NUMBER] [b=NUMBER] [c=NUMBER] [-> SLOT]`, as in
 /// `silu x; mul last z -> slot_0; add last 1.0; clamp last a=0.0 b=6.0`. An operand is `x`, `z` or `w` (an input), `last` (the
-/// result of the step before, and `x` before the first), `slot_0` to `slot_3`, or a number.
+/// result of the step before, and `x` before the first), `slot_0` to `slot_3`, or a number (two at most).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps(Vec<Step>);
 
@@ -45,79 +43,13 @@ pub struct Steps(Vec<Step>);
 struct Step {
     op: Op,
     left: Source,
-    /// Of a function of two operands.
+    /// Of a function of two operands or three.
     right: Option<Source>,
+    /// Of a function of three operands.
+    third: Option<Source>,
     numbers: [f32; 3],
     /// Where the result also goes: a place in [`SLOTS`].
     slot: Option<usize>,
-}
-
-/// How a function is computed on the host.
-enum Function {
-    Unary(kernels::unary::Op),
-    Binary(kernels::binary::Op),
-}
-
-fn function(op: Op) -> Option<Function> {
-    let unary = kernels::unary::Op::named(op.name()).map(Function::Unary);
-    unary.or_else(|| kernels::binary::Op::named(op.name()).map(Function::Binary))
-}
-
-fn takes_two(op: Op) -> bool {
-    matches!(function(op), Some(Function::Binary(_)))
-}
-
-/// The numbers of a function that says nothing about them: alpha is 1.
-fn default_numbers(op: Op) -> [f32; 3] {
-    [if takes_two(op) { 1.0 } else { 0.0 }, 0.0, 0.0]
-}
-
-/// An operand of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Term<V> {
-    /// A tensor.
-    Value(V),
-    /// The number b of the call.
-    Number,
-}
-
-/// One element-wise call as a step takes it.
-#[derive(Clone, Debug)]
-pub struct Call<V> {
-    /// The function; `None` where the result is the operand.
-    pub op: Option<Op>,
-    /// The numbers a, b and c.
-    pub numbers: [f32; 3],
-    /// One operand or two.
-    pub operands: Vec<Term<V>>,
-}
-
-impl<V> Call<V> {
-    /// The call that gives its operand.
-    pub fn same(value: V) -> Call<V> {
-        Call { op: None, numbers: [0.0; 3], operands: vec![Term::Value(value)] }
-    }
-
-    /// The same call of other values.
-    pub fn map<W>(self, mut map: impl FnMut(V) -> W) -> Call<W> {
-        let term = |operand| match operand {
-            Term::Value(value) => Term::Value(map(value)),
-            Term::Number => Term::Number,
-        };
-        let operands = self.operands.into_iter().map(term).collect();
-        Call { op: self.op, numbers: self.numbers, operands }
-    }
-
-    /// The values that it reads.
-    pub fn values(&self) -> impl Iterator<Item = V> + '_
-    where
-        V: Copy,
-    {
-        self.operands.iter().filter_map(|operand| match operand {
-            Term::Value(value) => Some(*value),
-            Term::Number => None,
-        })
-    }
 }
 
 impl Steps {
@@ -131,6 +63,12 @@ impl Steps {
                 Some(op) => kept.push((op, call, *result)),
                 None => drop(same.insert(*result, call.values().next()?)),
             }
+        }
+        // What is stored is rounded in any case.
+        if kept.len() > 1
+            && let Some((_, call, result)) = kept.pop_if(|(op, ..)| is_rounding(*op))
+        {
+            same.insert(result, call.values().next()?);
         }
         let source = |mut value: V| {
             while let Some(&operand) = same.get(&value) {
@@ -150,6 +88,9 @@ impl Steps {
             for &operand in &call.operands {
                 operands.push(match operand {
                     Term::Number => Source::Number,
+                    Term::NumberC => Source::NumberC,
+                    // Ints are in inputs only.
+                    Term::Value(value) if takes_ints(*op) && results.contains(&source(value)) => return None,
                     Term::Value(value) => registers.find(source(value), &results)?,
                 });
             }
@@ -160,8 +101,9 @@ impl Steps {
                 true => Some(registers.keep(*result)?),
                 false => None,
             };
-            let (left, right) = (*operands.first()?, operands.get(1).copied());
-            steps.push(Step { op: *op, left, right, numbers: call.numbers, slot });
+            let mut operands = operands.into_iter();
+            let (left, right, third) = (operands.next()?, operands.next(), operands.next());
+            steps.push(Step { op: *op, left, right, third, numbers: call.numbers, slot });
         }
         let fits = !steps.is_empty() && steps.len() <= MAX_STEPS && !registers.inputs.is_empty();
         let steps = Steps(steps);
@@ -178,11 +120,11 @@ impl Steps {
         let mut steps = Vec::new();
         for part in text.split("; ") {
             let step = Step::parse(part).ok_or_else(|| format!("`{part}` is no step"))?;
-            for source in [Some(step.left), step.right].into_iter().flatten() {
+            for source in step.sources() {
                 let is_there = match source {
                     Source::Z => n_inputs > 1,
                     Source::W => n_inputs > 2,
-                    Source::Last | Source::Number | Source::X => true,
+                    Source::Last | Source::Number | Source::NumberC | Source::X => true,
                     slot => SLOTS.iter().zip(written).any(|(known, written)| *known == slot && written),
                 };
                 if !is_there {
@@ -247,7 +189,7 @@ impl Steps {
             put_fixed(&mut spec, fixed);
         }
         for (index, step) in self.0.iter().enumerate() {
-            let (op, (left, right)) = (step.op as u32, step.encoded(index == 0));
+            let (op, [left, right, third]) = (step.op as u32, step.encoded(index == 0));
             let functions = match op / 32 {
                 0 => &mut spec.functions_0,
                 1 => &mut spec.functions_1,
@@ -258,19 +200,39 @@ impl Steps {
             if step.right.is_some() {
                 spec.rights |= 1 << right as u32;
             }
+            if step.third.is_some() {
+                spec.thirds |= 1 << third as u32;
+            }
             spec.slots |= step.slot.map_or(0, |slot| 1 << slot);
         }
         spec
     }
 
+    /// Which inputs are read as ints.
+    pub fn int_inputs(&self) -> [bool; MAX_INPUTS] {
+        let reads = |input| {
+            self.0.iter().any(|step| takes_ints(step.op) && step.sources().any(|source| source == input))
+        };
+        INPUTS.map(reads)
+    }
+
+    /// With every number that is chosen or not no larger than `largest`.
+    pub fn with_choices_within(mut self, largest: f32) -> Steps {
+        for step in self.0.iter_mut().filter(|step| step.op == Op::Choose) {
+            step.numbers = step.numbers.map(|v| if v.is_finite() { v.clamp(-largest, largest) } else { v });
+        }
+        self
+    }
+
     /// The result for one element of each input, every step rounded to float32.
-    pub fn eval(&self, [x, z, w]: [f64; MAX_INPUTS]) -> f64 {
-        let (mut last, mut slots) = (x, [0.0; SLOTS.len()]);
+    pub fn eval(&self, [x, z, w]: [Element; MAX_INPUTS]) -> f64 {
+        let (mut last, mut slots) = (x, [Element::default(); SLOTS.len()]);
         for step in &self.0 {
-            let [a, b, c] = step.numbers.map(f64::from);
+            let numbers = step.numbers.map(f64::from);
             let take = |source| match source {
                 Source::Last => last,
-                Source::Number => b,
+                Source::Number => numbers[1].into(),
+                Source::NumberC => numbers[2].into(),
                 Source::X => x,
                 Source::Z => z,
                 Source::W => w,
@@ -279,16 +241,11 @@ impl Steps {
                 Source::Slot2 => slots[2],
                 Source::Slot3 => slots[3],
             };
-            let (left, right) = (take(step.left), step.right.map_or(0.0, take));
-            let result = match function(step.op) {
-                Some(Function::Unary(op)) => unary::eval_float(op, [a, b, c], left),
-                Some(Function::Binary(op)) => binary::eval_float(op, left, right, a),
-                None => f64::NAN,
-            };
-            last = f64::from(result as f32);
+            let operands = [Some(step.left), step.right, step.third].map(|source| source.map_or(x, take));
+            last = f64::from(functions::eval(step.op, numbers, operands) as f32).into();
             step.slot.into_iter().for_each(|slot| slots[slot] = last);
         }
-        last
+        last.float
     }
 }
 
@@ -364,18 +321,35 @@ impl<V: Copy + Ord> Registers<V> {
     }
 }
 
+/// The place of the number that an operand is.
+fn number_of(source: Source) -> Option<usize> {
+    match source {
+        Source::Number => Some(1),
+        Source::NumberC => Some(2),
+        _ => None,
+    }
+}
+
 impl Step {
+    /// Where its operands are.
+    fn sources(&self) -> impl Iterator<Item = Source> + use<> {
+        [Some(self.left), self.right, self.third].into_iter().flatten()
+    }
+
     /// The function, where its operands are and where its result goes, as the kernel takes them.
     fn head(&self, is_first: bool) -> u32 {
         let slot = self.slot.map_or(0, |slot| slot as u32 + 1);
-        let (left, right) = self.encoded(is_first);
-        self.op as u32 | (left as u32) << 8 | (right as u32) << 12 | slot << 16
+        let [left, right, third] = self.encoded(is_first).map(|source| source as u32);
+        self.op as u32 | left << 8 | right << 12 | slot << 16 | third << 24
     }
 
-    /// Both operands as the kernel takes them: x is also what came last before the first step.
-    fn encoded(&self, is_first: bool) -> (Source, Source) {
-        let encode = |source| if is_first && source == Source::X { Source::Last } else { source };
-        (encode(self.left), encode(self.right.unwrap_or(Source::Last)))
+    /// The operands as the kernel takes them: x is also what came last before the first step, as a float.
+    fn encoded(&self, is_first: bool) -> [Source; 3] {
+        let is_last = is_first && !takes_ints(self.op);
+        [Some(self.left), self.right, self.third].map(|source| match source {
+            Some(Source::X) if is_last => Source::Last,
+            source => source.unwrap_or(Source::Last),
+        })
     }
 
     fn parse(text: &str) -> Option<Step> {
@@ -390,35 +364,37 @@ impl Step {
         for word in words {
             if let Some((name, number)) = word.split_once('=') {
                 numbers[["a", "b", "c"].iter().position(|known| *known == name)?] = number.parse().ok()?;
-            } else if let Some(source) = Source::named(word).filter(|source| *source != Source::Number) {
+            } else if let Some(source) = Source::named(word).filter(|source| number_of(*source).is_none()) {
                 operands.push(source);
             } else {
-                numbers[1] = word.parse().ok()?;
-                operands.push(Source::Number);
+                let is_free = |number: &Source| !operands.contains(number);
+                let source = [Source::Number, Source::NumberC].into_iter().find(is_free)?;
+                numbers[number_of(source)?] = word.parse().ok()?;
+                operands.push(source);
             }
         }
-        let (left, right) = match (operands.as_slice(), takes_two(op)) {
-            (&[left, right], true) => (left, Some(right)),
-            (&[left], false) => (left, None),
-            _ => return None,
-        };
-        Some(Step { op, left, right, numbers, slot })
+        let n_operands = operands.len();
+        let mut operands = operands.into_iter();
+        let (left, right, third) = (operands.next()?, operands.next(), operands.next());
+        if n_operands != arity(op) {
+            return None;
+        }
+        Some(Step { op, left, right, third, numbers, slot })
     }
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.op.name())?;
-        let sources: Vec<Source> = [Some(self.left), self.right].into_iter().flatten().collect();
-        for source in &sources {
-            match source {
-                Source::Number => write!(f, " {:?}", self.numbers[1])?,
-                source => write!(f, " {}", source.name())?,
+        for source in self.sources() {
+            match number_of(source) {
+                Some(number) => write!(f, " {:?}", self.numbers[number])?,
+                None => write!(f, " {}", source.name())?,
             }
         }
         let defaults = default_numbers(self.op);
         for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
-            let is_operand = index == 1 && sources.contains(&Source::Number);
+            let is_operand = self.sources().any(|source| number_of(source) == Some(index));
             let number = self.numbers[index];
             if number.to_bits() != defaults[index].to_bits() && !is_operand {
                 write!(f, " {name}={number:?}")?;

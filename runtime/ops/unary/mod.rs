@@ -93,25 +93,42 @@ pub(super) fn float_function<T>(args: &Args<T>) -> Result<Option<(unary::Op, f64
     Ok(function.map(|FloatFunction { op, a, b, .. }| (op, a, b)))
 }
 
-/// A call that gives floats of its tensor's dtype.
-pub(super) struct FloatCall<'a, T> {
-    pub x: &'a T,
-    /// The function with its numbers a, b and c; `None` where the result is the tensor.
-    pub function: Option<(unary::Op, [f32; 3])>,
+/// What a step of a chain does with each element.
+pub(super) enum StepFunction {
+    /// Nothing.
+    Same,
+    /// A float of a float, with its numbers a, b and c.
+    Float(unary::Op, [f32; 3]),
+    /// A truth value of a float.
+    Test(predicate::Op),
 }
 
-/// What a call that gives floats of its tensor's dtype asks of the kernel; `None` for any other call.
+/// A call as a step of a chain.
+pub(super) struct StepCall<'a, T> {
+    pub x: &'a T,
+    pub function: StepFunction,
+}
+
+/// What a call whose result is no integer is as a step of a chain; `None` for any other call.
 ///
 /// # Errors
 /// As [`Op::infer`].
-pub(super) fn float_call<T: Typed>(args: &Args<T>) -> Result<Option<FloatCall<'_, T>>> {
+pub(super) fn step_call<T: Typed>(args: &Args<T>) -> Result<Option<StepCall<'_, T>>> {
     let x = call::tensor(args)?;
     let function = match Call::of(args)? {
-        Call::Floats(FloatFunction { op, a, b, c }) => Some((op, [a as f32, b as f32, c as f32])),
-        Call::Identity => None,
-        Call::Test(_) | Call::Ints(_) => return Ok(None),
+        Call::Floats(FloatFunction { op, a, b, c }) => {
+            StepFunction::Float(op, [a as f32, b as f32, c as f32])
+        }
+        Call::Test(op) => StepFunction::Test(op),
+        Call::Identity if !x.dtype().is_int() => StepFunction::Same,
+        Call::Identity | Call::Ints(_) => return Ok(None),
     };
-    Ok(x.dtype().is_float().then_some(FloatCall { x, function }))
+    Ok(Some(StepCall { x, function }))
+}
+
+/// The answer to a question about a float, on the host.
+pub(super) fn eval_test(op: predicate::Op, v: f64) -> bool {
+    eval::test(op, v)
 }
 
 /// A function of a float with its numbers a, b and c, on the host.

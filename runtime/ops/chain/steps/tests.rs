@@ -8,7 +8,7 @@ fn parse(text: &str) -> Result<Steps, String> {
 #[test]
 fn every_function_of_the_kernel_is_one_of_the_single_kernels() {
     for &op in Op::ALL {
-        assert!(function(op).is_some(), "{}", op.name());
+        assert!(functions::function(op).is_some(), "{}", op.name());
     }
     assert!(Op::ALL.len() <= 96, "three words hold a bit for each");
 }
@@ -20,6 +20,8 @@ fn text_round_trips() {
         "add x z a=0.5; mul last 2.5 -> slot_0; pow 2.0 last",
         "clamp x a=-inf b=6.0; elu last a=1.5 b=1.0 c=0.25 -> slot_3; maximum slot_3 NaN",
         "exp x -> slot_0; neg last; mul slot_0 last",
+        "gt x 0.5 -> slot_0; choose slot_0 z 2.0; choose slot_0 -inf last; choose slot_0 1.0 0.0; round_f16 last",
+        "int_le x z; choose last 3.0 z c=4.0",
     ] {
         assert_eq!(parse(text).unwrap().to_string(), text);
     }
@@ -28,9 +30,19 @@ fn text_round_trips() {
 #[test]
 fn what_is_no_chain_is_refused() {
     let fault = |text: &str| parse(text).unwrap_err();
-    for text in
-        ["", "silu", "silu x z", "add x", "sqrts x", "add x z -> slot_4", "add x number", "add x z d=1"]
-    {
+    for text in [
+        "",
+        "silu",
+        "silu x z",
+        "add x",
+        "sqrts x",
+        "choose x z",
+        "choose 1.0 2.0 3.0",
+        "add x number_c",
+        "add x z -> slot_4",
+        "add x number",
+        "add x z d=1",
+    ] {
         assert!(fault(text).contains("no step"), "{text}");
     }
     assert!(fault("add x slot_0").contains("slot_0"));
@@ -116,10 +128,48 @@ fn slots_run_out_and_are_freed() {
     assert!(Steps::of(&long[..MAX_STEPS]).is_some() && Steps::of(&long).is_none());
 }
 
+fn eval(text: &str, operands: [f64; MAX_INPUTS]) -> f64 {
+    parse(text).unwrap().eval(operands.map(Element::from))
+}
+
 #[test]
 fn steps_round_to_float32() {
-    let steps = parse("add x 1.0; add last -1.0").unwrap();
-    assert_eq!(steps.eval([1e-9, 0.0, 0.0]), 0.0);
-    assert_eq!(parse("add x z a=2.0; mul last x").unwrap().eval([3.0, 4.0, 0.0]), 33.0);
-    assert!(parse("relu x").unwrap().eval([f64::NAN, 0.0, 0.0]).is_nan());
+    assert_eq!(eval("add x 1.0; add last -1.0", [1e-9, 0.0, 0.0]), 0.0);
+    assert_eq!(eval("add x z a=2.0; mul last x", [3.0, 4.0, 0.0]), 33.0);
+    assert!(eval("relu x", [f64::NAN, 0.0, 0.0]).is_nan());
+    assert_eq!(eval("round_f16 x", [2049.0, 0.0, 0.0]), 2048.0);
+    assert_eq!(eval("round_bf16 x", [257.0, 0.0, 0.0]), 256.0);
+}
+
+#[test]
+fn truth_values_choose() {
+    let capped = "gt x 2.0; choose last 2.0 x";
+    assert_eq!([1.0, 3.0].map(|x| eval(capped, [x, 0.0, 0.0])), [1.0, 2.0]);
+    assert!(eval(capped, [f64::NAN, 0.0, 0.0]).is_nan());
+    assert_eq!(eval("is_nan x; logical_or last z; choose last 1.0 0.0", [f64::NAN, 0.0, 0.0]), 1.0);
+    // Floats hold no integer beyond 2^24.
+    let large = |int: i64| Element { float: int as f32 as f64, int };
+    let [x, z] = [1 << 24, (1 << 24) + 1].map(large);
+    let less = |text: &str| parse(text).unwrap().eval([x, z, x]);
+    assert_eq!((less("int_lt x z"), less("lt x z")), (1.0, 0.0));
+}
+
+#[test]
+fn comparisons_of_ints_read_inputs() {
+    let compare = call("int_lt", &[1, 2], 3);
+    let chosen = call("choose", &[3, 4, 1], 5);
+    let (inputs, steps) = Steps::of(&[compare.clone(), chosen]).unwrap();
+    assert_eq!((inputs, &*steps.to_string()), (vec![1, 2, 4], "int_lt x z; choose last w x"));
+    assert_eq!(steps.int_inputs(), [true, true, false]);
+    assert_eq!(steps.spec().thirds, 1 << Source::X as u32);
+    assert!(Steps::of(&[call("neg", &[1], 2), call("int_eq", &[2, 3], 4)]).is_none());
+}
+
+#[test]
+fn the_last_result_is_rounded_when_it_is_stored() {
+    let text = |calls: &[(Call<u32>, u32)]| Steps::of(calls).unwrap().1.to_string();
+    let (neg, round) = (call("neg", &[1], 2), call("round_f16", &[2], 3));
+    assert_eq!(text(&[neg.clone(), round.clone()]), "neg x");
+    assert_eq!(text(&[neg, round, call("exp", &[3], 4)]), "neg x; round_f16 last; exp last");
+    assert_eq!(text(&[call("round_f16", &[1], 3)]), "round_f16 x");
 }
