@@ -1,6 +1,9 @@
 //! `tune`: finds the best kernels for a program on a device, and names those that give wrong results.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 use serde_json::{Value as Json, json};
@@ -47,7 +50,9 @@ pub fn run(args: Args) -> Result<Verdict> {
         budget: Duration::from_secs(args.budget),
         again: args.again,
     };
-    let bar = output::progress_bar(0);
+    let (bar, started) = (output::progress_bar(0), Instant::now());
+    // One choice can take a while.
+    bar.enable_steady_tick(Duration::from_millis(500));
     let report = tune(&gpu, &program, &options, |done, all, next| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
@@ -58,7 +63,7 @@ pub fn run(args: Args) -> Result<Verdict> {
     if args.json {
         output::print_json(&describe_json(&report))?;
     } else {
-        output::print(&describe(&report))?;
+        output::print(&describe(&report, started.elapsed()))?;
     }
     Ok(if report.faults().next().is_none() { Verdict::Passed } else { Verdict::Failed })
 }
@@ -86,13 +91,17 @@ fn describe_json(report: &TuneReport) -> Json {
     })
 }
 
-fn describe(report: &TuneReport) -> String {
+fn describe(report: &TuneReport, took: Duration) -> String {
     let mut lines: Vec<String> = report.choices.iter().map(line).collect();
     lines.extend(
         report.faults().map(|(choice, candidate, fault)| format!("WRONG {choice}: {candidate}: {fault}")),
     );
     let TuneReport { device, choices, known, not_reached, stored, .. } = report;
-    let mut summary = format!("{} measured, {known} known, {} not reached", choices.len(), not_reached.len());
+    let (measured, seconds) = (choices.len(), took.as_secs_f64());
+    let mut summary = format!("{measured} measured in {seconds:.1} s, {known} known");
+    if !not_reached.is_empty() {
+        summary += &format!(", {} not reached: give more --budget", not_reached.len());
+    }
     if *stored {
         summary += "; kept for programs that name the same cache folder";
     } else if !choices.is_empty() {
@@ -102,15 +111,28 @@ fn describe(report: &TuneReport) -> String {
     lines.join("\n")
 }
 
+/// What is chosen, its time, and what the default took or of how many it is the best.
 fn line(choice: &TunedChoice) -> String {
     let time_of = |name: &str| {
         let tried = choice.tried.iter().find(|tried| tried.candidate == name);
-        tried.and_then(|tried| tried.best_us).map_or("-".to_string(), |us| format!("{us:.0} us"))
+        tried.and_then(|tried| tried.best_us)
     };
-    let picked = choice.picked.as_deref().unwrap_or("nothing: all candidates are wrong");
-    let before = match choice.picked.as_deref() {
-        Some(name) if name == choice.default => String::new(),
-        _ => format!("; {} took {}", choice.default, time_of(&choice.default)),
-    };
-    format!("{}: {picked} {}{before}", choice.choice, time_of(picked))
+    let text_of = |name: &str| time_of(name).map_or("not timed".to_string(), |us| format!("{us:.0} us"));
+    let (name, default, tried) = (&choice.choice, &choice.default, choice.tried.len());
+    match choice.picked.as_deref() {
+        None => format!("{name}: no candidate is right; nothing changes"),
+        Some(picked) if picked == default => {
+            format!("{name}: {picked} as before, {}, of {tried} tried", text_of(picked))
+        }
+        Some(picked) => {
+            let saved =
+                time_of(picked).zip(time_of(default)).map(|(now, before)| 100.0 * (1.0 - now / before));
+            let saved = saved.map_or(String::new(), |part| format!(", {part:.0} % less"));
+            format!(
+                "{name}: {picked} {} for {default} {}{saved}, of {tried} tried",
+                text_of(picked),
+                text_of(default)
+            )
+        }
+    }
 }

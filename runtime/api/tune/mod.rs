@@ -1,11 +1,12 @@
 //! Finds the best kernels for a program on a device: checks each candidate before it is timed.
 //!
-//! The products of the program's plans are taken one by one, each distinct shape and dtype once, as a program of one node
+//! The products, convolutions and attention of the program's plans are taken one by one, each distinct shape and dtype once, as a program of one node
 //! with made-up inputs. Every candidate has to give the same bits in several replays, the bits of the other work-group
 //! shapes of its kernel, and what the op's `eval` gives on the host. One that does not is struck out: the device never
-//! runs it again. The rest are timed in turn, and the fastest is kept. Never knows Vulkan, nor how an op computes.
+//! runs it again. The rest are timed in turn, and the default is kept unless another is faster beyond doubt. Never knows Vulkan, nor how an op computes.
 
 mod inputs;
+mod timing;
 mod trial;
 
 use std::{

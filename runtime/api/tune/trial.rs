@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Job, TriedCandidate, TunedChoice, choosing, inputs};
+use super::{Job, TriedCandidate, TunedChoice, choosing, inputs, timing};
 use crate::{
     api::single::{self, Alone},
     base::{DType, Error, ErrorKind, HostTensor, Result, Value},
@@ -20,26 +20,16 @@ use crate::{
 /// Runs that have to give the same bits.
 const REPLAYS: usize = 5;
 
-/// Timed runs of each candidate.
-const ROUNDS: usize = 7;
-
 /// The host checks products of at most so many operations; more would take it many seconds.
 const HOST_OPS: u64 = if cfg!(debug_assertions) { 1 << 26 } else { 1 << 28 };
 
 /// How long one run may take before its candidate is left out.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A candidate replaces the default when it takes at most this part of its time: less is noise.
-const WORTH_IT: f64 = 0.97;
-
-/// A candidate that takes so many times the best is not timed again.
-const HOPELESS: f64 = 2.0;
-
 /// A candidate that gave right results.
 struct Right {
     index: usize,
     session: Session,
-    best_us: f64,
 }
 
 /// What is tried on one choice.
@@ -99,16 +89,25 @@ impl<'a> Trial<'a> {
             checked = self.check_all(tried, Some(values.as_slice()), None)?;
         }
         let Checked { mut tried, mut right, .. } = checked;
-        time(&mut right, &self.inputs, &self.job.node, deadline)?;
-        for Right { index, best_us, .. } in right.iter().filter(|right| right.best_us.is_finite()) {
-            tried[*index].best_us = Some(*best_us);
+        let mut best_us = vec![f64::INFINITY; right.len()];
+        let has_default = right.first().is_some_and(|first| first.index == 0);
+        let fastest = timing::fastest(&mut best_us, has_default, deadline, |number| {
+            match run_us(&mut right[number].session, &self.inputs, &self.job.node) {
+                Ok(us) => Ok(Some(us)),
+                Err(error) if is_for_want_of_room(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })?;
+        let fastest = fastest.map(|number| right[number].index);
+        for (Right { index, .. }, best_us) in right.iter().zip(best_us).filter(|(_, us)| us.is_finite()) {
+            tried[*index].best_us = Some(best_us);
         }
         Ok(TunedChoice {
             choice: record.name(),
             node: self.job.node.clone(),
             launches: self.job.launches,
             default: record.name_of(record.candidate),
-            picked: pick(&tried),
+            picked: pick(&tried, fastest),
             checked_on_host: want.is_some(),
             tried,
         })
@@ -130,7 +129,7 @@ impl<'a> Trial<'a> {
             let name = self.job.record.name_of(candidate);
             let fault = match self.check(candidate, &name, want, &mut checked.bits) {
                 Ok(session) => {
-                    checked.right.push(Right { index: checked.tried.len(), session, best_us: f64::INFINITY });
+                    checked.right.push(Right { index: checked.tried.len(), session });
                     None
                 }
                 Err(error) if error.kind() == ErrorKind::DeviceLost => return Err(error),
@@ -217,37 +216,10 @@ fn are_neighbours(a: &HostTensor, b: &HostTensor) -> bool {
     sizes && dtype && a.to_i64s().into_iter().zip(b.to_i64s()).all(|(a, b)| a.abs_diff(b) <= 1)
 }
 
-/// The fastest that is right, or the default where that is hardly slower. Where none was timed, the first that nothing
-/// was found wrong with.
-fn pick(tried: &[TriedCandidate]) -> Option<String> {
-    let timed = tried.iter().filter_map(|tried| Some((tried, tried.best_us?)));
-    let Some((best, best_us)) = timed.min_by(|a, b| a.1.total_cmp(&b.1)) else {
-        let spared = tried.iter().find(|tried| tried.fault.is_none());
-        return spared.map(|tried| tried.candidate.clone());
-    };
-    let default = tried.first().filter(|default| default.best_us.is_some_and(|us| best_us > WORTH_IT * us));
-    Some(default.unwrap_or(best).candidate.clone())
-}
-
-/// Times candidates in turn, so that what else the device does meets them alike: all once, and again until `deadline`.
-/// One that has no time or memory left in a run keeps what was measured before.
-fn time(right: &mut [Right], inputs: &[Value], node: &str, deadline: Instant) -> Result<()> {
-    let mut best_us = f64::INFINITY;
-    for round in 0..ROUNDS {
-        if round > 0 && Instant::now() >= deadline {
-            break;
-        }
-        let limit_us = if round == 0 { f64::INFINITY } else { HOPELESS * best_us };
-        for candidate in right.iter_mut().filter(|candidate| round == 0 || candidate.best_us <= limit_us) {
-            match run_us(&mut candidate.session, inputs, node) {
-                Ok(us) => candidate.best_us = candidate.best_us.min(us),
-                Err(error) if is_for_want_of_room(&error) => continue,
-                Err(error) => return Err(error),
-            }
-            best_us = best_us.min(candidate.best_us);
-        }
-    }
-    Ok(())
+/// The fastest. Where none was timed, the first that nothing was found wrong with.
+fn pick(tried: &[TriedCandidate], fastest: Option<usize>) -> Option<String> {
+    let picked = fastest.and_then(|index| tried.get(index));
+    picked.or_else(|| tried.iter().find(|tried| tried.fault.is_none())).map(|tried| tried.candidate.clone())
 }
 
 /// Microseconds of one run: of the node's launches on the device, or of the whole run where nothing tells those.
@@ -280,30 +252,17 @@ fn same_bits(a: &[HostTensor], b: &[HostTensor]) -> bool {
 mod tests {
     use super::*;
 
-    fn tried(times: &[(&str, Option<f64>)]) -> Vec<TriedCandidate> {
-        let one = |&(name, best_us): &(&str, Option<f64>)| TriedCandidate {
-            candidate: name.to_string(),
-            best_us,
-            fault: best_us.is_none().then(|| "wrong".to_string()),
-        };
-        times.iter().map(one).collect()
-    }
-
-    #[test]
-    fn the_fastest_is_picked_if_it_is_worth_it() {
-        let picked = |times: &[(&str, Option<f64>)]| pick(&tried(times));
-        assert_eq!(picked(&[("a", Some(10.0)), ("b", Some(5.0)), ("c", Some(7.0))]).unwrap(), "b");
-        assert_eq!(picked(&[("a", Some(10.0)), ("b", Some(9.8))]).unwrap(), "a");
-        assert_eq!(picked(&[("a", None), ("b", Some(9.9)), ("c", Some(9.8))]).unwrap(), "c");
-        assert_eq!(picked(&[("a", None)]), None);
-    }
-
     #[test]
     fn what_was_neither_wrong_nor_timed_stays_the_default() {
-        let untimed = TriedCandidate { candidate: "a".to_string(), best_us: None, fault: None };
-        let with = |others: &[(&str, Option<f64>)]| [vec![untimed.clone()], tried(others)].concat();
-        assert_eq!(pick(&with(&[("b", None)])).unwrap(), "a");
-        assert_eq!(pick(&with(&[("b", Some(1.0))])).unwrap(), "b");
+        let tried = |fault: Option<&str>| TriedCandidate {
+            candidate: if fault.is_some() { "wrong" } else { "right" }.to_string(),
+            best_us: None,
+            fault: fault.map(str::to_string),
+        };
+        assert_eq!(pick(&[tried(None), tried(Some("bits"))], None).unwrap(), "right");
+        assert_eq!(pick(&[tried(Some("bits")), tried(None)], None).unwrap(), "right");
+        assert_eq!(pick(&[tried(Some("bits")), tried(None)], Some(1)).unwrap(), "right");
+        assert_eq!(pick(&[tried(Some("bits"))], None), None);
         assert!(is_for_want_of_room(&Error::new(ErrorKind::Timeout, "")));
         assert!(!is_for_want_of_room(&Error::invalid_input("other bits")));
     }
