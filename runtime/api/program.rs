@@ -103,7 +103,7 @@ impl Program {
         match (methods.next(), methods.next()) {
             (Some(method), None) => Ok(method),
             _ => Err(Error::invalid_input(format!(
-                "the program has several methods, name one of: {}",
+                "the program has several methods, name one of them (`--method`, `DelegateBuilder::method`): {}",
                 self.names()
             ))),
         }
@@ -111,6 +111,17 @@ impl Program {
 
     fn names(&self) -> String {
         self.methods().map(|method| method.name()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The first few names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0 => "none".to_string(),
+        1..=SHOWN => shown.join(", "),
+        count => format!("{} and {} more", shown.join(", "), count - SHOWN),
     }
 }
 
@@ -194,6 +205,7 @@ impl<'a> MethodInfo<'a> {
     /// of another kind, or a tensor that is no input.
     pub fn inputs_from_tensors(self, mut tensors: BTreeMap<String, HostTensor>) -> Result<Vec<Value>> {
         let inputs = self.inputs();
+        let given: Vec<String> = tensors.keys().cloned().collect();
         let mut values = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {
             let tensor = match (tensors.remove(&format!("in{index}")), tensors.remove(&input.name)) {
@@ -207,6 +219,13 @@ impl<'a> MethodInfo<'a> {
             };
             values.push(match (&input.fixed, tensor) {
                 (Some(fixed), None) => fixed.clone(),
+                (_, None) => self.input_from_tensor(index, None).map_err(|error| {
+                    let names = listed(&given);
+                    Error::invalid_input(format!(
+                        "{error}: no tensor is called `in{index}` or `{}`; given are {names}",
+                        input.name
+                    ))
+                })?,
                 (_, tensor) => self.input_from_tensor(index, tensor)?,
             });
         }

@@ -45,10 +45,10 @@ impl ErrorKind {
                 "export the program again with torch.export.save, and compare the file's size with the original"
             }
             ErrorKind::Unsupported => {
-                "run `vkdelegate inspect` for all nodes that cannot run, and change or decompose them before exporting"
+                "change the model or its export as the text says; `vkdelegate inspect` names every node that cannot run"
             }
             ErrorKind::InvalidInput => {
-                "give what the text says was expected; `vkdelegate inspect` lists the inputs"
+                "give what the text says was expected; `vkdelegate inspect` lists methods and inputs, `vkdelegate devices` devices"
             }
             ErrorKind::InvalidGraph => {
                 "export the program again; if it was built by hand, compare the node with the op's schema"

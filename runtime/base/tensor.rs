@@ -211,9 +211,15 @@ impl fmt::Debug for HostTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 16;
         write!(f, "{}{:?} [", self.dtype, self.sizes)?;
-        for (position, value) in self.to_f64s().iter().take(SHOWN).enumerate() {
-            write!(f, "{}{value}", if position > 0 { ", " } else { "" })?;
+        fn first<T: ToString>(values: Vec<T>) -> String {
+            values.iter().take(SHOWN).map(T::to_string).collect::<Vec<_>>().join(", ")
         }
+        // In the width of the dtype, so that no float shows digits that it does not have.
+        f.write_str(&match self.dtype {
+            DType::F64 => first(self.to_f64s()),
+            dtype if dtype.is_float() => first(self.to_f32s()),
+            _ => first(self.to_i64s()),
+        })?;
         f.write_str(if self.len_elems() > SHOWN { ", ...]" } else { "]" })
     }
 }

@@ -40,15 +40,15 @@ pub fn run(args: Args) -> Result<Verdict> {
     }
     match report.differences.first() {
         None => {
-            output::print(&format!("ok: {} nodes agree with the host, on {device}", report.nodes))?;
+            let nodes = output::count(report.nodes, "node");
+            output::print(&format!("ok: {nodes} as the host computes, on {device}"))?;
             Ok(Verdict::Passed)
         }
         Some(first) => {
             output::print(&describe(first))?;
-            let (differing, nodes) = (report.differences.len(), report.nodes);
-            output::print(&format!(
-                "FAILED: {differing} results differ, {nodes} nodes were run, on {device}"
-            ))?;
+            let differing = output::count(report.differences.len(), "difference");
+            let nodes = output::count(report.nodes, "node");
+            output::print(&format!("FAILED: {differing} in {nodes}, on {device}"))?;
             Ok(Verdict::Failed)
         }
     }

@@ -54,6 +54,11 @@ pub fn memory_json(memory: &MemoryReport) -> Json {
     })
 }
 
+/// So many things, in words for people: `1 node`, `2 nodes`.
+pub fn count(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A size in bytes for people.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];

@@ -60,7 +60,7 @@ impl Runner {
 
 pub fn run(args: Args) -> Result<Verdict> {
     if let Some(path) = &args.outputs {
-        tensors::Format::of(path)?;
+        tensors::check_writable(path)?;
     }
     let ModelArgs { model, delegate } = &args.model;
     let program = delegate.program.open(model)?;

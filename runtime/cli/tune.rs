@@ -1,7 +1,7 @@
 //! `tune`: finds the best kernels for a program on a device, and names those that give wrong results.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -11,8 +11,6 @@ use vkdelegate::{TuneOptions, TuneReport, TunedChoice, tune};
 
 use crate::{Verdict, args::ModelArgs, output};
 
-/// Every candidate is checked before it is timed: several runs with the same bits, the bits of other work-group shapes of
-/// its kernel, and the host's result. Wrong ones are never used again, and are a failed check.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -63,7 +61,7 @@ pub fn run(args: Args) -> Result<Verdict> {
     if args.json {
         output::print_json(&describe_json(&report))?;
     } else {
-        output::print(&describe(&report, started.elapsed()))?;
+        output::print(&describe(&report, started.elapsed(), delegate.cache_dir.as_deref()))?;
     }
     Ok(if report.faults().next().is_none() { Verdict::Passed } else { Verdict::Failed })
 }
@@ -91,7 +89,7 @@ fn describe_json(report: &TuneReport) -> Json {
     })
 }
 
-fn describe(report: &TuneReport, took: Duration) -> String {
+fn describe(report: &TuneReport, took: Duration, cache_dir: Option<&Path>) -> String {
     let mut lines: Vec<String> = report.choices.iter().map(line).collect();
     lines.extend(
         report.faults().map(|(choice, candidate, fault)| format!("WRONG {choice}: {candidate}: {fault}")),
@@ -102,10 +100,11 @@ fn describe(report: &TuneReport, took: Duration) -> String {
     if !not_reached.is_empty() {
         summary += &format!(", {} not reached: give more --budget", not_reached.len());
     }
-    if *stored {
-        summary += "; kept for programs that name the same cache folder";
-    } else if !choices.is_empty() {
-        summary += "; not kept: name a folder with --cache-dir, here and where the program runs";
+    match cache_dir {
+        _ if *stored => summary += "; kept for programs that name the same cache folder",
+        _ if choices.is_empty() => {}
+        Some(folder) => summary += &format!("; not kept: {} cannot be written", folder.display()),
+        None => summary += "; not kept: name a folder with --cache-dir, here and where the program runs",
     }
     lines.push(format!("{device}: {summary}"));
     lines.join("\n")

@@ -85,10 +85,11 @@ fn describe(failure: &Failure) -> String {
 }
 
 fn summary(report: &VerifyReport, device: &str) -> String {
-    let (checked, failed) = (report.checked, report.failures.len());
+    let checked = output::count(report.checked, "tensor");
     if report.ok() {
-        format!("ok: {checked} tensors as recorded, on {device}")
+        format!("ok: {checked} as recorded, on {device}")
     } else {
-        format!("FAILED: {failed} failures, {checked} tensors compared, on {device}")
+        let failed = output::count(report.failures.len(), "failure");
+        format!("FAILED: {failed}, {checked} compared, on {device}")
     }
 }

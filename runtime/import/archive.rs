@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
 
-use super::{damaged, unsupported};
+use super::damaged;
 use crate::base::{Error, ErrorKind, Result};
 
 /// Most entries that an archive may have; torch writes one for each stored tensor.
@@ -148,10 +148,10 @@ fn map_file(file: &File) -> std::io::Result<memmap2::Mmap> {
 }
 
 fn not_a_zip(reason: impl std::fmt::Display) -> Error {
-    unsupported(
-        format!("this is not a zip archive, so not a .pt2 file ({reason})"),
-        "write the file with torch.export.save(program, \"model.pt2\"), and copy it in binary mode",
-    )
+    Error::bad_file(format!(
+        "this is not a zip archive, so not a .pt2 file ({reason}); write the file with \
+         torch.export.save(program, \"model.pt2\"), and copy it in binary mode"
+    ))
 }
 
 /// Reads and checks the directory. What it returns lies inside `bytes`, and no two entries overlap.

@@ -10,8 +10,23 @@ fn bad_usage_is_refused() {
         let ran = tool(arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {ran:?}");
     }
-    assert_eq!(tool(&["--help"]).passes().code, 0);
     assert!(tool(&["--version"]).passes().stdout.starts_with("vkdelegate "));
+}
+
+/// The help of every command fits a terminal, and that of the tool says what exit codes mean.
+#[test]
+fn every_command_has_help() {
+    let help = tool(&["--help"]).passes().stdout;
+    assert!(help.contains("1 a check failed") && help.contains("VKDELEGATE_DEVICE"), "{help}");
+    for command in ["devices", "inspect", "run", "verify", "compare", "bench", "tune"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{command} in {help}");
+        for page in [&[command, "-h"], &[command, "--help"]] {
+            let text = tool(page).passes().stdout;
+            assert!(text.contains(&format!("Usage: vkdelegate {command} ")), "{text}");
+            let wide = text.lines().find(|line| line.chars().count() > 100);
+            assert_eq!(wide, None, "{page:?}");
+        }
+    }
 }
 
 #[test]
@@ -19,14 +34,14 @@ fn bad_files_are_refused() {
     let folder = Folder::new("bad-files");
     let sound = std::fs::read(fixture("linear_const.pt2")).unwrap();
     let bad = [
-        (folder.path("missing.pt2"), "cannot read"),
-        (folder.write("empty.pt2", b""), "empty"),
-        (folder.write("text.pt2", b"no zip at all"), "text.pt2"),
-        (folder.write("half.pt2", &sound[..sound.len() / 2]), "half.pt2"),
-        (fixture("legacy/legacy_2_5.pt2"), "export"),
+        (folder.path("missing.pt2"), "cannot read", "path"),
+        (folder.write("empty.pt2", b""), "empty", "torch.export.save"),
+        (folder.write("text.pt2", b"no zip at all"), "text.pt2", "torch.export.save"),
+        (folder.write("half.pt2", &sound[..sound.len() / 2]), "half.pt2", "torch.export.save"),
+        (fixture("legacy/legacy_2_5.pt2"), "export", "as the text says"),
     ];
-    for (path, text) in &bad {
-        tool(&["inspect", path]).refuses(text);
+    for (path, text, next) in &bad {
+        tool(&["inspect", path]).refuses(text).says_what_next(next);
         tool(&["inspect", path, "--json"]).refuses(text);
         tool(&["verify", path, &fixture("linear_const.safetensors"), "--json"]).refuses(text);
     }
@@ -40,6 +55,10 @@ fn bad_files_are_refused() {
     }
     let other = folder.write("x.pt", b"");
     tool(&["run", &fixture("linear_const.pt2"), "--inputs", &other]).refuses(".safetensors");
+    let lost = folder.path("nowhere/out.npz");
+    let inputs = folder.path("not-read.npz");
+    tool(&["run", &fixture("linear_const.pt2"), "--inputs", &inputs, "--outputs", &lost])
+        .refuses("no folder");
 }
 
 #[test]
@@ -59,7 +78,17 @@ fn all_nodes_that_cannot_run_are_named_at_once() {
 fn an_unknown_device_is_refused_with_those_there_are() {
     let listed = tool(&["devices", "--json"]).json();
     let name = listed["devices"][0]["name"].as_str().unwrap();
-    tool(&["bench", "--op", "linear", "--shape", "2x2x2", "--device", "no such device"]).refuses(name);
+    tool(&["bench", "--op", "linear", "--shape", "2x2x2", "--device", "no such device"])
+        .refuses(name)
+        .says_what_next("`vkdelegate devices`");
+}
+
+#[test]
+fn a_method_is_named_where_there_are_several() {
+    let model = fixture("multimethod_lora.pt2");
+    let inputs = fixture("multimethod_lora.safetensors");
+    tool(&["run", &model, "--inputs", &inputs]).refuses("--method").says_what_next("`vkdelegate inspect`");
+    tool(&["compare", &model, "--method", "nope"]).refuses("lora");
 }
 
 #[test]

@@ -141,4 +141,7 @@ fn wrong_inputs_are_named() {
         tensors::write(file.as_ref(), &inputs).unwrap();
         tool(&["run", &model, "--inputs", &file]).refuses(text);
     }
+    // Recorded calls go to `verify`; here their names tell what is wrong.
+    let recorded = fixture("linear_const.safetensors");
+    tool(&["run", &model, "--inputs", &recorded]).refuses("`in0`").refuses("`model.inv0.in0`");
 }

@@ -13,8 +13,6 @@ use report::Report;
 use subject::{DTypeArg, OpArg, Shape, Subject};
 use times::{RunTimes, ScratchFolder};
 
-/// Loading is timed twice: cold, with no compiled kernels but those of --cache-dir, and warm, with what the cold one
-/// left. Drivers may keep caches of their own besides.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["model", "op"])))]
 pub struct Args {

@@ -33,7 +33,9 @@ impl Format {
             Some("safetensors") => Ok(Format::Safetensors),
             Some("npz") => Ok(Format::Npz),
             Some("npy") => Ok(Format::Npy),
-            _ => bail!("{}: tensors are read from .safetensors, .npz and .npy files", path.display()),
+            _ => {
+                bail!("{}: the name of a file of tensors ends in .safetensors, .npz or .npy", path.display())
+            }
         }
     }
 }
@@ -51,6 +53,20 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
         Format::Npy => npy::read(&bytes).map(|tensor| [("in0".to_string(), tensor)].into()),
     };
     tensors.with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Fails early where [`write`] could not write, whatever the tensors.
+///
+/// # Errors
+/// An extension of no format, or a folder that is not there.
+pub fn check_writable(path: &Path) -> Result<()> {
+    Format::of(path)?;
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            bail!("cannot write {}: there is no folder {}", path.display(), folder.display())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes tensors to a file.
