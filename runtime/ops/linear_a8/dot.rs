@@ -62,21 +62,48 @@ struct Part {
     panels: std::ops::Range<usize>,
 }
 
-/// Parameters of a part for one of the kernels, which share them.
-macro_rules! params {
-    ($kernel:ident, $dot:expr, $part:expr, $y:expr) => {{
-        let (dot, layout) = ($dot, $dot.x.layout());
-        let (x_scale, x_zero, factor_stride) = match dot.factors {
+/// The dispatch of a part by the kernel `$kernel` with activation `$activation`, in `$groups` work groups. The kernels share
+/// operands and parameters; in braces are the axes and spec constants that only one of them has.
+macro_rules! dot_dispatch {
+    (
+        $dot:ident, $cx:ident, $part:ident, $chosen:ident, $kernel:ident, $activation:ident, $groups:expr,
+        axes { $($axis:ident: $point:expr),* }, spec { $($constant:ident: $value:expr),* }
+    ) => {{
+        use kernels::$kernel::{Axes, Bits, Dot as Way, Dtype, Operands, Outcome as Kind, Params, Spec, dispatch};
+        let [codes, table, y] = $dot.narrowed($part);
+        let (layout, side) = ($dot.x.layout(), &$dot.side);
+        let axes = Axes {
+            dtype: if y.element == Element::F16 { Dtype::F16 } else { Dtype::F32 },
+            dot: if $cx.profile().packed_dot { Way::Packed } else { Way::Plain },
+            bits: if $dot.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
+            $($axis: $point,)*
+        };
+        let spec = Spec {
+            round_mode: $dot.round_mode,
+            local_x: $chosen.local[0],
+            has_factors: u32::from(matches!($dot.factors, Factors::InMemory { .. })),
+            has_zeros: u32::from(side.0.has_zeros),
+            has_bias: u32::from(side.0.has_bias),
+            outcome: match $dot.outcome {
+                Outcome::Floats => Kind::Floats,
+                Outcome::Codes { .. } => Kind::Codes,
+                Outcome::Ints => Kind::Ints,
+            },
+            adds_y: u32::from($dot.epilogue.adds_y),
+            activation: known($dot.epilogue.activation.$activation())?,
+            $($constant: $value,)*
+        };
+        let (x_scale, x_zero, factor_stride) = match $dot.factors {
             Factors::Numbers { scale, zero } => (scale, zero, 0),
             Factors::InMemory { per_row } => (0.0, 0, if per_row { 2 } else { 0 }),
         };
-        let (inverse_scale, zero_point, low, high) = match dot.outcome {
+        let (inverse_scale, zero_point, low, high) = match $dot.outcome {
             Outcome::Codes { inverse_scale, zero, low, high } => (inverse_scale, zero, low, high),
             Outcome::Floats | Outcome::Ints => (0.0, 0.0, 0.0, 0.0),
         };
-        kernels::$kernel::Params {
+        let params = Params {
             m: $part.rows.len() as u32,
-            n: $y.sizes[1] as u32,
+            n: y.sizes[1] as u32,
             first_row: $part.rows.start as u32,
             row_words: layout.row_words as u32,
             sums_at: layout.sums_at() as u32,
@@ -84,19 +111,23 @@ macro_rules! params {
             factor_stride,
             x_scale,
             x_zero,
-            blocks: dot.blocks() as u32,
-            groups: dot.side.0.groups as u32,
-            group_blocks: dot.blocks().div_ceil(dot.side.0.groups) as u32,
-            group_columns: dot.group_columns() as u32,
-            side_stride: dot.side.stride() as u32,
-            y_row_stride: $y.strides[0] as u32,
+            blocks: $dot.blocks() as u32,
+            groups: side.0.groups as u32,
+            group_blocks: $dot.blocks().div_ceil(side.0.groups) as u32,
+            group_columns: $dot.group_columns() as u32,
+            side_stride: side.stride() as u32,
+            y_row_stride: y.strides[0] as u32,
             inverse_scale,
             zero_point,
             low,
             high,
-            act_a: dot.epilogue.activation.a,
-            act_b: dot.epilogue.activation.b,
-        }
+            act_a: $dot.epilogue.activation.a,
+            act_b: $dot.epilogue.activation.b,
+        };
+        let operands =
+            Operands { x: $dot.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
+        let dispatch = dispatch(axes, spec, operands, params, $groups, $cx.label());
+        Ok($dot.epilogue.with_access(dispatch))
     }};
 }
 
@@ -206,81 +237,40 @@ impl Dot<'_> {
     }
 
     fn row_dispatch(&self, cx: &Lowering<'_>, part: &Part, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::linear_dot_row::{
-            Axes, Bits, Dot as Way, Dtype, Operands, Outcome as Kind, Spec, dispatch,
-        };
-        let [codes, table, y] = self.narrowed(part);
-        let axes = Axes {
-            dtype: if y.element == Element::F16 { Dtype::F16 } else { Dtype::F32 },
-            dot: if cx.profile().packed_dot { Way::Packed } else { Way::Plain },
-            bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-        };
-        let spec = Spec {
-            round_mode: self.round_mode,
-            local_x: chosen.local[0],
-            has_factors: u32::from(matches!(self.factors, Factors::InMemory { .. })),
-            has_zeros: u32::from(self.side.0.has_zeros),
-            has_bias: u32::from(self.side.0.has_bias),
-            outcome: match self.outcome {
-                Outcome::Floats => Kind::Floats,
-                Outcome::Codes { .. } => Kind::Codes,
-                Outcome::Ints => Kind::Ints,
-            },
-            adds_y: u32::from(self.epilogue.adds_y),
-            activation: known(self.epilogue.activation.in_linear_dot_row())?,
-        };
-        let params = params!(linear_dot_row, self, part, y);
-        let operands =
-            Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
-        let groups = cx.groups_1d(part.panels.len(), spec.local_x / ROW_SPLIT)?;
-        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
-        Ok(self.epilogue.with_access(dispatch))
+        let groups = cx.groups_1d(part.panels.len(), chosen.local[0] / ROW_SPLIT)?;
+        dot_dispatch!(self, cx, part, chosen, linear_dot_row, in_linear_dot_row, groups, axes {}, spec {})
     }
 
     fn tile_dispatch(&self, cx: &Lowering<'_>, part: &Part, chosen: &Chosen<ProductWay>) -> Result<Dispatch> {
-        use kernels::linear_dot::{
-            Axes, Bits, Dot as Way, Dtype, Operands, Outcome as Kind, Spec, TileM, dispatch,
-        };
-        let [codes, table, y] = self.narrowed(part);
-        let axes = Axes {
-            dtype: if y.element == Element::F16 { Dtype::F16 } else { Dtype::F32 },
-            dot: if cx.profile().packed_dot { Way::Packed } else { Way::Plain },
-            bits: if self.bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-            tile_m: match chosen.value.rows() {
-                1 => TileM::TileM1,
-                4 => TileM::TileM4,
-                _ => TileM::TileM8,
-            },
-        };
+        use kernels::linear_dot::TileM;
         let group_words = self.group_columns() / 4;
         let [local_x, local_y] = chosen.local;
-        let spec = Spec {
-            round_mode: self.round_mode,
-            local_x,
-            local_y,
-            x_vec4: u32::from(self.side.0.groups == 1 || group_words.is_multiple_of(4)),
-            has_factors: u32::from(matches!(self.factors, Factors::InMemory { .. })),
-            has_zeros: u32::from(self.side.0.has_zeros),
-            has_bias: u32::from(self.side.0.has_bias),
-            outcome: match self.outcome {
-                Outcome::Floats => Kind::Floats,
-                Outcome::Codes { .. } => Kind::Codes,
-                Outcome::Ints => Kind::Ints,
-            },
-            wide: u32::from(self.is_wide()),
-            one_group: u32::from(self.side.0.groups == 1),
-            adds_y: u32::from(self.epilogue.adds_y),
-            activation: known(self.epilogue.activation.in_linear_dot())?,
-        };
-        let params = params!(linear_dot, self, part, y);
-        let operands =
-            Operands { x: self.x.region(), codes: codes.region(), side: table.region(), y: y.region() };
         let groups = [
             part.rows.len().div_ceil(chosen.tile_rows()) as u32,
             (part.panels.len() as u32).div_ceil(local_x),
             1,
         ];
-        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
-        Ok(self.epilogue.with_access(dispatch))
+        dot_dispatch!(
+            self,
+            cx,
+            part,
+            chosen,
+            linear_dot,
+            in_linear_dot,
+            groups,
+            axes {
+                tile_m: match chosen.value.rows() {
+                    1 => TileM::TileM1,
+                    4 => TileM::TileM4,
+                    _ => TileM::TileM8,
+                }
+            },
+            spec {
+                local_y: local_y,
+                x_vec4: u32::from(self.side.0.groups == 1 || group_words.is_multiple_of(4)),
+                wide: u32::from(self.is_wide()),
+                one_group: u32::from(self.side.0.groups == 1)
+            }
+        )
     }
 }

@@ -117,6 +117,53 @@ struct Launch {
     epilogue: InPlaceEpilogue,
 }
 
+/// The dispatch of a launch by the kernel `$kernel` with activation `$activation`, in `$groups` work groups. The kernels
+/// share operands and parameters; in braces are the axes and spec constants that only some of them have.
+macro_rules! codes_dispatch {
+    (
+        $launch:ident, $cx:ident, $chosen:ident, $factors:ident, $kernel:ident, $activation:ident, $groups:expr,
+        axes { $($axis:ident: $point:expr),* }, spec { $($constant:ident: $value:expr),* }
+    ) => {{
+        use kernels::$kernel::{Axes, Bits, Operands, Params, Spec, dispatch};
+        let (side, layout, bits) = $factors;
+        let axes = Axes {
+            dtype: float_axis!($kernel, $launch.x.element)?,
+            bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
+            $($axis: $point,)*
+        };
+        let spec = Spec {
+            round_mode: $cx.round_mode($launch.y.dtype, $launch.y.element),
+            local_x: $chosen.local[0],
+            x_vec4: u32::from($launch.x_vec4()),
+            has_zeros: u32::from(layout.has_zeros),
+            has_bias: u32::from(layout.has_bias),
+            adds_y: u32::from($launch.epilogue.adds_y),
+            activation: known($launch.epilogue.activation.$activation())?,
+            $($constant: $value,)*
+        };
+        let [x, codes] = $launch.regions(side.region());
+        let operands = Operands { x, codes, side: side.region(), y: $launch.y.region() };
+        let group_blocks = $launch.blocks().div_ceil(layout.groups).max(1);
+        let params = Params {
+            m: $launch.rows() as u32,
+            n: $launch.columns() as u32,
+            k: $launch.x.sizes[1] as u32,
+            blocks: $launch.blocks() as u32,
+            groups: layout.groups as u32,
+            group_blocks: group_blocks as u32,
+            group_inverse: (1.0 / group_blocks as f64) as f32,
+            side_stride: layout.stride() as u32,
+            x_row_stride: row_stride(&$launch.x)?,
+            x_k_stride: u32_of($launch.x.strides[1])?,
+            y_row_stride: row_stride(&$launch.y)?,
+            act_a: $launch.epilogue.activation.a,
+            act_b: $launch.epilogue.activation.b,
+        };
+        let dispatch = dispatch(axes, spec, operands, params, $groups, $cx.label());
+        Ok($launch.epilogue.with_access(dispatch))
+    }};
+}
+
 impl Launch {
     fn emit(&self, cx: &mut Lowering<'_>) -> Result<()> {
         let chosen = self.chosen(cx)?;
@@ -248,97 +295,40 @@ impl Launch {
         &self,
         cx: &Lowering<'_>,
         chosen: &Chosen<ProductWay>,
-        (side, layout, bits): (&Tensor, Side, u8),
+        factors: (&Tensor, Side, u8),
     ) -> Result<Dispatch> {
-        use kernels::linear_codes_row::{Axes, Bits, Operands, Params, Spec, dispatch};
-        let axes = Axes {
-            dtype: float_axis!(linear_codes_row, self.x.element)?,
-            bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-        };
-        let spec = Spec {
-            round_mode: cx.round_mode(self.y.dtype, self.y.element),
-            local_x: chosen.local[0],
-            x_vec4: u32::from(self.x_vec4()),
-            has_zeros: u32::from(layout.has_zeros),
-            has_bias: u32::from(layout.has_bias),
-            adds_y: u32::from(self.epilogue.adds_y),
-            activation: known(self.epilogue.activation.in_linear_codes_row())?,
-        };
-        let [x, codes] = self.regions(side.region());
-        let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
-        let group_blocks = self.blocks().div_ceil(layout.groups).max(1);
-        let params = Params {
-            m: 1,
-            n: self.columns() as u32,
-            k: self.x.sizes[1] as u32,
-            blocks: self.blocks() as u32,
-            groups: layout.groups as u32,
-            group_blocks: group_blocks as u32,
-            group_inverse: (1.0 / group_blocks as f64) as f32,
-            side_stride: layout.stride() as u32,
-            x_row_stride: 0,
-            x_k_stride: u32_of(self.x.strides[1])?,
-            y_row_stride: 0,
-            act_a: self.epilogue.activation.a,
-            act_b: self.epilogue.activation.b,
-        };
-        let groups = cx.groups_1d(self.codes.sizes[0], spec.local_x / ROW_SPLIT)?;
-        let dispatch = dispatch(axes, spec, operands, params, groups, cx.label());
-        Ok(self.epilogue.with_access(dispatch))
+        let groups = cx.groups_1d(self.codes.sizes[0], chosen.local[0] / ROW_SPLIT)?;
+        codes_dispatch!(self, cx, chosen, factors, linear_codes_row, in_linear_codes_row, groups, axes {}, spec {})
     }
 
     fn tile_dispatch(
         &self,
         cx: &Lowering<'_>,
         chosen: &Chosen<ProductWay>,
-        (side, layout, bits): (&Tensor, Side, u8),
+        factors: (&Tensor, Side, u8),
     ) -> Result<Dispatch> {
-        use kernels::linear_codes::{Axes, Bits, LoadBits, Operands, Params, Spec, TileM, dispatch};
-        let axes = Axes {
-            dtype: float_axis!(linear_codes, self.x.element)?,
-            bits: if bits == 4 { Bits::Bits4 } else { Bits::Bits8 },
-            tile_m: match chosen.value.rows() {
-                1 => TileM::TileM1,
-                4 => TileM::TileM4,
-                _ => TileM::TileM16,
+        use kernels::linear_codes::{LoadBits, TileM};
+        codes_dispatch!(
+            self,
+            cx,
+            chosen,
+            factors,
+            linear_codes,
+            in_linear_codes,
+            self.tile_groups(chosen),
+            axes {
+                tile_m: match chosen.value.rows() {
+                    1 => TileM::TileM1,
+                    4 => TileM::TileM4,
+                    _ => TileM::TileM16,
+                },
+                load_bits: match chosen.value.rows() {
+                    1 if ways::loads_cost_alike(cx.profile()) => LoadBits::LoadBits64,
+                    _ => LoadBits::LoadBits32,
+                }
             },
-            load_bits: match chosen.value.rows() {
-                1 if ways::loads_cost_alike(cx.profile()) => LoadBits::LoadBits64,
-                _ => LoadBits::LoadBits32,
-            },
-        };
-        let [local_x, local_y] = chosen.local;
-        let spec = Spec {
-            round_mode: cx.round_mode(self.y.dtype, self.y.element),
-            local_x,
-            local_y,
-            x_vec4: u32::from(self.x_vec4()),
-            has_zeros: u32::from(layout.has_zeros),
-            has_bias: u32::from(layout.has_bias),
-            scales_last: u32::from(layout.groups == 1),
-            adds_y: u32::from(self.epilogue.adds_y),
-            activation: known(self.epilogue.activation.in_linear_codes())?,
-        };
-        let [x, codes] = self.regions(side.region());
-        let operands = Operands { x, codes, side: side.region(), y: self.y.region() };
-        let group_blocks = self.blocks().div_ceil(layout.groups).max(1);
-        let params = Params {
-            m: self.rows() as u32,
-            n: self.columns() as u32,
-            k: self.x.sizes[1] as u32,
-            blocks: self.blocks() as u32,
-            groups: layout.groups as u32,
-            group_blocks: group_blocks as u32,
-            group_inverse: (1.0 / group_blocks as f64) as f32,
-            side_stride: layout.stride() as u32,
-            x_row_stride: u32_of(self.x.strides[0])?,
-            x_k_stride: u32_of(self.x.strides[1])?,
-            y_row_stride: u32_of(self.y.strides[0])?,
-            act_a: self.epilogue.activation.a,
-            act_b: self.epilogue.activation.b,
-        };
-        let dispatch = dispatch(axes, spec, operands, params, self.tile_groups(chosen), cx.label());
-        Ok(self.epilogue.with_access(dispatch))
+            spec { local_y: chosen.local[1], scales_last: u32::from(factors.1.groups == 1) }
+        )
     }
 
     fn int_dispatch(&self, chosen: &Chosen<ProductWay>, cx: &Lowering<'_>) -> Result<Dispatch> {
@@ -357,13 +347,18 @@ impl Launch {
             n: self.columns() as u32,
             k: self.x.sizes[1] as u32,
             blocks: self.blocks() as u32,
-            x_row_stride: u32_of(self.x.strides[0])?,
+            x_row_stride: row_stride(&self.x)?,
             x_k_stride: u32_of(self.x.strides[1])?,
-            y_row_stride: u32_of(self.y.strides[0])?,
+            y_row_stride: row_stride(&self.y)?,
         };
         let operands = Operands { x, codes, y };
         Ok(dispatch(Axes { tile_m }, spec, operands, params, self.tile_groups(chosen), cx.label()))
     }
+}
+
+/// From one row of a matrix to the next, where there is another.
+fn row_stride(matrix: &Tensor) -> Result<u32> {
+    if matrix.sizes[0] > 1 { u32_of(matrix.strides[0]) } else { Ok(0) }
 }
 
 fn u32_of(stride: usize) -> Result<u32> {
