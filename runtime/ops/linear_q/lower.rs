@@ -6,7 +6,7 @@ use crate::{
     ops::{
         Args, Element, Lowering, Meta, Operand, Packing, Tensor,
         epilogue::{Epilogue, InPlaceEpilogue, known},
-        ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, tile_way},
+        ways::{self, ProductWay, ROW_SPLIT, ROW_WAY, split_way, tile_way},
     },
     shader::{Access, ChoiceKey, Chosen, DeviceClass, Dispatch, Family, Region, kernels},
 };
@@ -14,10 +14,20 @@ use crate::{
 /// Blocks of codes that a row may have, so that kernels find a block's group in float arithmetic.
 const MAX_BLOCKS: usize = 1 << 22;
 
+/// Rows of a tile whose terms invocations share.
+const MAX_SPLIT_ROWS: u32 = 4;
+
 /// The kernels of a product of floats with codes.
 static LINEAR_CODES: Family<ProductWay> = Family {
     name: "linear_codes",
-    ways: &[tile_way("rows16", 16, false), tile_way("rows4", 4, true), tile_way("rows1", 1, true), ROW_WAY],
+    ways: &[
+        tile_way("rows16", 16, false),
+        tile_way("rows4", 4, true),
+        tile_way("rows1", 1, true),
+        split_way("split4", 4, true),
+        split_way("split2", 2, true),
+        ROW_WAY,
+    ],
 };
 
 /// The kernels of a product of integers with codes.
@@ -173,8 +183,10 @@ impl Launch {
         }
         let dispatch = match &self.factors {
             Factors::None => self.int_dispatch(&chosen, cx)?,
-            Factors::Floats { side, layout, bits } if chosen.value == ProductWay::Row => {
-                self.row_dispatch(cx, &chosen, (side, *layout, *bits))?
+            Factors::Floats { side, layout, bits }
+                if matches!(chosen.value, ProductWay::Row | ProductWay::Split(_)) =>
+            {
+                self.split_dispatch(cx, &chosen, (side, *layout, *bits))?
             }
             Factors::Floats { side, layout, bits } => {
                 self.tile_dispatch(cx, &chosen, (side, *layout, *bits))?
@@ -194,8 +206,9 @@ impl Launch {
         ChoiceKey { batch: 1, m: self.rows(), k: self.x.sizes[1], n: self.columns(), dtype }
     }
 
-    /// Invocations share the columns of a single row, so that there is work for all of them; but a CPU has few lanes, and
-    /// reads x best where all of them read the same element. Tiles are as in the float product.
+    /// Invocations share the terms of a single row, so that there is work for all of them; but a CPU has few lanes, and
+    /// reads x best where all of them read the same element. Tiles, and what is shared of few rows, are as in the float
+    /// product.
     fn chosen(&self, cx: &Lowering<'_>) -> Result<Chosen<ProductWay>> {
         const PANELS_ENOUGH: usize = 64;
         let (is_row, is_cpu) = (self.rows() == 1, cx.profile().class == DeviceClass::Cpu);
@@ -207,8 +220,20 @@ impl Launch {
             _ => ProductWay::Tile(4),
         };
         let family = if has_row_kernel { &LINEAR_CODES } else { &INT_MM_CODES };
-        let computes = |way: ProductWay| (way.rows() == 1) == is_row;
-        ways::choose(cx.profile(), family, self.key(), wanted, computes)
+        let is_split = |way: ProductWay| matches!(way, ProductWay::Split(_));
+        let choose = |wanted: ProductWay| {
+            // Ways that share the terms of several rows have another order of sums.
+            let computes =
+                |way: ProductWay| is_split(way) == is_split(wanted) && (way.rows() == 1) == is_row;
+            ways::choose(cx.profile(), family, self.key(), wanted, computes)
+        };
+        if has_row_kernel && !is_row && ways::wants_split(cx.profile(), &self.key(), wanted.rows()) {
+            let rows = ways::split_rows(self.rows()).min(MAX_SPLIT_ROWS);
+            if let Ok(chosen) = choose(ProductWay::Split(rows)) {
+                return Ok(chosen.or_others());
+            }
+        }
+        choose(wanted)
     }
 
     fn rows(&self) -> usize {
@@ -229,11 +254,11 @@ impl Launch {
             Access::Bda => u64::MAX,
         };
         let too_big = |tensor: &Tensor| tensor.region().len_bytes > reach;
-        let [groups_x, groups_y, _] = profile.max_groups.map(|groups| groups as usize);
+        let [groups_x, groups_y, groups_z] = profile.max_groups.map(|groups| groups as usize);
         let tile = chosen.tile_rows();
         let rows_too_many = too_big(&self.x)
             || too_big(&self.y)
-            || self.rows().div_ceil(tile) > groups_x
+            || self.rows().div_ceil(tile) > groups_x.min(groups_z)
             || self.rows() > ways::rows_at_once(profile, &self.key(), tile);
         if rows_too_many && self.rows() > 1 {
             let at = if self.rows() > tile { (self.rows() / 2).next_multiple_of(tile) } else { 1 };
@@ -291,14 +316,31 @@ impl Launch {
             .map(|region| if region.len_bytes == 0 { other } else { region })
     }
 
-    fn row_dispatch(
+    fn split_dispatch(
         &self,
         cx: &Lowering<'_>,
         chosen: &Chosen<ProductWay>,
         factors: (&Tensor, Side, u8),
     ) -> Result<Dispatch> {
-        let groups = cx.groups_1d(self.codes.sizes[0], chosen.local[0] / ROW_SPLIT)?;
-        codes_dispatch!(self, cx, chosen, factors, linear_codes_row, in_linear_codes_row, groups, axes {}, spec {})
+        use kernels::linear_codes_row::TileM;
+        let [x, y, _] = cx.groups_1d(self.codes.sizes[0], chosen.local[0] / ROW_SPLIT)?;
+        codes_dispatch!(
+            self,
+            cx,
+            chosen,
+            factors,
+            linear_codes_row,
+            in_linear_codes_row,
+            [x, y, self.rows().div_ceil(chosen.tile_rows()) as u32],
+            axes {
+                tile_m: match chosen.value.rows() {
+                    1 => TileM::TileM1,
+                    2 => TileM::TileM2,
+                    _ => TileM::TileM4,
+                }
+            },
+            spec {}
+        )
     }
 
     fn tile_dispatch(
