@@ -160,6 +160,11 @@ impl ChoiceRecord {
         self.family.candidate_name(candidate)
     }
 
+    /// Whether the registers of a phone hold what was chosen.
+    pub fn is_for_phones(&self) -> bool {
+        self.family.is_for_phones(self.candidate)
+    }
+
     /// What a tuner's table calls the choice.
     pub fn name(&self) -> String {
         choice_name(self.family.name(), &self.key)
@@ -188,6 +193,8 @@ pub trait AnyFamily: fmt::Debug + Sync {
     fn allowed(&self, profile: &DeviceProfile, ways: u32) -> Vec<Candidate>;
     /// The name of a candidate: way and shape.
     fn candidate_name(&self, candidate: Candidate) -> String;
+    /// Whether the registers of a phone hold a candidate.
+    fn is_for_phones(&self, candidate: Candidate) -> bool;
     /// Whether one of its ways needs operations among the lanes of a subgroup.
     fn may_use_subgroups(&self) -> bool;
 }
@@ -205,6 +212,10 @@ impl<T: Copy + PartialEq + fmt::Debug + Sync> AnyFamily for Family<T> {
 
     fn may_use_subgroups(&self) -> bool {
         self.ways.iter().any(|way| way.needs.contains(Need::Subgroup))
+    }
+
+    fn is_for_phones(&self, candidate: Candidate) -> bool {
+        self.ways.get(candidate.way).is_some_and(|way| way.on_phones)
     }
 
     fn candidate_name(&self, candidate: Candidate) -> String {

@@ -5,7 +5,7 @@ use vkdelegate::{
     delegate::Context,
     gpu::CapsOverride,
     graph::GraphBuilder,
-    linear_program,
+    linear_program, quantised_linear_program,
     shader::{Access, Choices, DeviceClass, Need},
 };
 
@@ -137,7 +137,10 @@ fn few_rows_whose_terms_are_shared_give_the_same_bits_in_every_way() {
             let offers = choices::offers(default.session(), gpu.context().profile());
             let (choice, ways) = offers.first_key_value().unwrap();
             let count = if choice.starts_with("matmul") { 3 } else { 2 };
-            assert!(ways.len() == count && ways.iter().all(|names| names[0].starts_with("split")), "{ways:?}");
+            assert!(
+                ways.len() == count && ways.iter().all(|names| names[0].starts_with("split")),
+                "{ways:?}"
+            );
             for name in ways.iter().flatten() {
                 let mut choices = Choices::default();
                 choices.set(choice, name);

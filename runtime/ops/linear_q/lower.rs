@@ -223,8 +223,7 @@ impl Launch {
         let is_split = |way: ProductWay| matches!(way, ProductWay::Split(_));
         let choose = |wanted: ProductWay| {
             // Ways that share the terms of several rows have another order of sums.
-            let computes =
-                |way: ProductWay| is_split(way) == is_split(wanted) && (way.rows() == 1) == is_row;
+            let computes = |way: ProductWay| is_split(way) == is_split(wanted) && (way.rows() == 1) == is_row;
             ways::choose(cx.profile(), family, self.key(), wanted, computes)
         };
         if has_row_kernel && !is_row && ways::wants_split(cx.profile(), &self.key(), wanted.rows()) {

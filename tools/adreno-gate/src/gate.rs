@@ -37,17 +37,6 @@ pub fn judge(row: &Row, committed: &Table, mesa: &str) -> Verdict {
     if before.is_some_and(Row::lacks_threads) { Verdict::Lacks(lack) } else { Verdict::Fails(lack) }
 }
 
-/// Whether the pipeline is of a way that only desktops or CPUs take, so that what becomes of it here is only reported.
-/// A plan that picks it all the same is not excused.
-pub fn no_phone_takes(pipeline: &str) -> bool {
-    let mut words = pipeline.split(' ');
-    match words.next() {
-        Some("matmul_parts") => true,
-        Some("matmul_split") => words.any(|word| word == "tile_m=8"),
-        _ => false,
-    }
-}
-
 /// How measured rows and the table differ in what they list, for people; `None` when they list the same.
 pub fn staleness(listed: &[&Row], gpu: &str, committed: &Table) -> Option<String> {
     let new = listed.iter().filter(|row| committed.row(gpu, &row.pipeline).is_none()).count();
@@ -62,7 +51,7 @@ pub fn staleness(listed: &[&Row], gpu: &str, committed: &Table) -> Option<String
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, judge, no_phone_takes, staleness};
+    use super::{Verdict, judge, staleness};
     use crate::table::{Table, tests::row};
 
     fn committed() -> Table {
@@ -91,14 +80,6 @@ mod tests {
         let judged = |threads| judge(&row("730", "good", 500, threads), &committed(), "Mesa 2");
         assert_eq!(judged(768), Verdict::Passes);
         assert!(fails(&judged(767)));
-    }
-
-    #[test]
-    fn only_ways_of_other_devices_are_excused() {
-        assert!(no_phone_takes("matmul_parts access=bda"));
-        assert!(no_phone_takes("matmul_split dtype=f32 out=f32 tile_m=8 access=bda @local_x=128"));
-        assert!(!no_phone_takes("matmul_split dtype=f32 out=f32 tile_m=4 access=bda"));
-        assert!(!no_phone_takes("matmul dtype=f32 out=f32 tile_m=8 access=ssbo"));
     }
 
     #[test]

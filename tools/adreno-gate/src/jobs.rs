@@ -23,6 +23,8 @@ pub struct Job {
     pub spec: Spec,
     /// Whether the planner picks it on the device.
     pub is_picked: bool,
+    /// Whether only devices that are no phones take it, so that what becomes of it here is only reported.
+    pub is_for_others: bool,
     /// Whether to look for its hot loop.
     pub wants_loop: bool,
     /// Whether the committed table lists it.
@@ -55,6 +57,7 @@ pub fn of_library(picks: &Picks, only_picked: bool) -> Result<Vec<Job>> {
                 module: Rc::clone(&module),
                 spec,
                 is_picked: is_of_model.is_some(),
+                is_for_others: picks.no_phone_takes(kernel),
                 wants_loop: is_of_model.is_some(),
                 is_listed: is_of_model == Some(true),
             }));
@@ -82,7 +85,9 @@ fn of_file(word: &str) -> Result<Job> {
     let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     let spec = spec_of(spec)?;
     let name = name_of(&stem, &spec, u32::to_string);
-    Ok(Job { name, module: Rc::new(module), spec, is_picked: false, wants_loop: true, is_listed: false })
+    let module = Rc::new(module);
+    let (is_picked, is_for_others, is_listed) = (false, false, false);
+    Ok(Job { name, module, spec, is_picked, is_for_others, wants_loop: true, is_listed })
 }
 
 fn spec_of(text: &str) -> Result<Spec> {

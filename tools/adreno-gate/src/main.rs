@@ -161,7 +161,8 @@ impl Run {
         let row = row_of(&self.gpu, &job.name, &compiled);
         println!("{}", line(&job.name, &row.cells(), &compiled.packed_dots.to_string()));
         let verdict = match (fault_of(&compiled, job.module.asks_for_packed_dots()), &self.committed) {
-            (Some(fault), _) if gate::no_phone_takes(&job.name) && !job.is_picked => {
+            // A plan that picks it all the same is not excused.
+            (Some(fault), _) if job.is_for_others && !job.is_picked => {
                 Verdict::Lacks(format!("{fault}, and is for other devices"))
             }
             (Some(fault), _) => Verdict::Fails(fault),

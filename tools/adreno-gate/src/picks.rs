@@ -10,7 +10,9 @@ use vkdelegate::{
     ir::Method,
     passes,
     plan::{self, Plan, PlanOptions},
-    shader::{ChoiceRecord, Choices, DeviceProfile, Dispatch, KernelRef, Variant},
+    shader::{
+        Access, ChoiceRecord, Choices, DeviceClass, DeviceProfile, Dispatch, KernelRef, Need, Needs, Variant,
+    },
 };
 
 use crate::programs;
@@ -23,6 +25,8 @@ pub struct Picks {
     profile: DeviceProfile,
     /// By kernel; whether a model has the pipeline.
     found: HashMap<KernelRef, BTreeMap<Spec, bool>>,
+    /// Kernels of ways that plans choose among on other devices; whether phones have one of those ways.
+    elsewhere: HashMap<KernelRef, bool>,
 }
 
 impl Picks {
@@ -31,11 +35,13 @@ impl Picks {
     /// # Errors
     /// A program that cannot be read, or that the planner refuses.
     pub fn of(profile: &DeviceProfile) -> Result<Picks> {
-        let mut picks = Picks { profile: profile.clone(), found: HashMap::new() };
+        let elsewhere = elsewhere()?;
+        let mut picks = Picks { profile: profile.clone(), found: HashMap::new(), elsewhere };
         for (methods, are_models) in [(programs::models()?, true), (programs::tests()?, false)] {
             for method in &methods {
-                let named = || method.graph.name().to_string();
-                picks.add_method(method, are_models).with_context(named)?;
+                for plan in plans_of(method, profile, are_models)? {
+                    picks.add_plan(&plan, are_models);
+                }
             }
         }
         picks.found.iter_mut().for_each(|(kernel, specs)| thin(*kernel, specs));
@@ -48,28 +54,9 @@ impl Picks {
         found.into_iter().flatten().map(|(spec, &is_of_model)| (spec, is_of_model))
     }
 
-    fn add_method(&mut self, method: &Method, is_model: bool) -> Result<()> {
-        let method = passes::optimise(method, &passes::Options::default())?.method;
-        let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
-        if !plan::check_all(&method, &envs)?.is_empty() {
-            return Ok(());
-        }
-        for env in &envs {
-            let inputs = plan::sample_inputs(&method, env)?;
-            for precision in [Precision::F32, Precision::F16] {
-                let planned = |choices: Choices| {
-                    let profile = DeviceProfile { choices: Arc::new(choices), ..self.profile.clone() };
-                    let pinned_f32 = HashSet::new();
-                    plan::build(&method, &inputs, &PlanOptions { profile, precision, pinned_f32 })
-                };
-                // Symbols at the ends of their ranges may be too large for a device.
-                let Ok(first) = planned(Choices::default()) else { continue };
-                let others = if is_model { others(&first, &self.profile) } else { Vec::new() };
-                let others = others.into_iter().map(planned).collect::<vkdelegate::Result<Vec<_>>>()?;
-                others.iter().chain([&first]).for_each(|plan| self.add_plan(plan, is_model));
-            }
-        }
-        Ok(())
+    /// Whether the kernel is only of ways that phones do not have.
+    pub fn no_phone_takes(&self, kernel: KernelRef) -> bool {
+        self.elsewhere.get(&kernel) == Some(&false)
     }
 
     fn add_plan(&mut self, plan: &Plan, is_model: bool) {
@@ -78,6 +65,68 @@ impl Picks {
             *specs.entry(spec_of(dispatch)).or_insert(false) |= is_model;
         }
     }
+}
+
+/// The plans of a method on a device, at sizes within its ranges and in both precisions; with `has_others` those that a
+/// tuner could make of them too.
+fn plans_of(method: &Method, profile: &DeviceProfile, has_others: bool) -> Result<Vec<Plan>> {
+    plans_at_sizes(method, profile, has_others).with_context(|| method.graph.name().to_string())
+}
+
+fn plans_at_sizes(method: &Method, profile: &DeviceProfile, has_others: bool) -> Result<Vec<Plan>> {
+    let method = passes::optimise(method, &passes::Options::default())?.method;
+    let envs = plan::sample_envs(&method, plan::SAMPLE_CAP);
+    let mut plans = Vec::new();
+    if !plan::check_all(&method, &envs)?.is_empty() {
+        return Ok(plans);
+    }
+    for env in &envs {
+        let inputs = plan::sample_inputs(&method, env)?;
+        for precision in [Precision::F32, Precision::F16] {
+            let planned = |choices: Choices| {
+                let profile = DeviceProfile { choices: Arc::new(choices), ..profile.clone() };
+                let pinned_f32 = HashSet::new();
+                plan::build(&method, &inputs, &PlanOptions { profile, precision, pinned_f32 })
+            };
+            // Symbols at the ends of their ranges may be too large for a device.
+            let Ok(first) = planned(Choices::default()) else { continue };
+            if has_others {
+                for choices in others(&first, profile) {
+                    plans.push(planned(choices)?);
+                }
+            }
+            plans.push(first);
+        }
+    }
+    Ok(plans)
+}
+
+/// Which kernels plans for desktops and CPUs choose, each by whether one of its ways is for phones too.
+fn elsewhere() -> Result<HashMap<KernelRef, bool>> {
+    use Need::{IntegerDot, ShaderFloat16, ShaderInt64, Storage16Bit, StorageBuffers5, Subgroup};
+    let offered = [Storage16Bit, ShaderFloat16, ShaderInt64, IntegerDot, Subgroup, StorageBuffers5];
+    let desktop = DeviceProfile {
+        class: DeviceClass::Desktop,
+        features: Needs::of(&offered),
+        max_invocations: 1024,
+        max_group_size: [1024; 3],
+        max_shared_bytes: 32 << 10,
+        subgroup_size: 8,
+        ..DeviceProfile::minimum()
+    };
+    let cpu = DeviceProfile { class: DeviceClass::Cpu, access: Access::Bda, ..desktop.clone() };
+    let mut found = HashMap::new();
+    for method in programs::models()?.iter().chain(&programs::of_other_devices()?) {
+        for profile in [&desktop, &cpu] {
+            let plans = plans_of(method, profile, true)?;
+            for dispatch in plans.iter().flat_map(|plan| &plan.dispatches) {
+                if let Some(choice) = dispatch.choice {
+                    *found.entry(dispatch.kernel).or_insert(false) |= choice.is_for_phones();
+                }
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The choices that a tuner could make in a plan: each other way of each product, in the shape of the first choice where
@@ -138,7 +187,7 @@ fn spec_of(dispatch: &Dispatch) -> Spec {
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 mod tests {
     use super::*;
-    use vkdelegate::shader::{Access, DeviceClass, Need, Needs, TemplateId, kernels::TEMPLATES};
+    use vkdelegate::shader::{TemplateId, kernels::TEMPLATES};
 
     fn picks(class: DeviceClass, packed_dot: bool) -> Picks {
         use Need::{IntegerDot, ShaderFloat16, Storage16Bit, StorageBuffers5, Subgroup};
@@ -204,6 +253,29 @@ mod tests {
         assert!(of("matmul dtype=f32").iter().any(|name| name.contains("tile_m=4")));
         assert!(of("matmul dtype=f32").iter().any(|name| name.contains("tile_m=8")));
         assert!(of("linear_dot").iter().all(|name| name.contains("dot=plain")));
+    }
+
+    #[test]
+    fn kernels_of_other_devices_are_those_of_no_way_of_phones() {
+        let kernels = elsewhere().unwrap();
+        let names = |for_phones: bool| -> Vec<String> {
+            let found = kernels.iter().filter(|(_, is_for_phones)| **is_for_phones == for_phones);
+            let name = |kernel: &KernelRef| {
+                let axes = kernel.variant(Access::Bda).unwrap().axes;
+                format!("{} {}", kernel.info().unwrap().name, axes)
+            };
+            found.map(|(kernel, _)| name(kernel)).collect()
+        };
+        let (others, phones) = (names(false), names(true));
+        let has = |names: &[String], start: &str| names.iter().any(|name| name.starts_with(start));
+        for kernel in ["matmul_parts", "matmul_lanes", "conv_lanes", "attention_query"] {
+            assert!(has(&others, kernel) && !has(&phones, kernel), "{kernel}");
+        }
+        for axes in ["dtype=f32 out=f32", "dtype=f16 out=f16", "dtype=f16 out=f32"] {
+            assert!(has(&others, &format!("matmul_split {axes} tile_m=8")), "{axes}: {others:?}");
+            assert!(has(&phones, &format!("matmul_split {axes} tile_m=4")), "{axes}: {phones:?}");
+        }
+        assert!(has(&phones, "matmul dtype=f32 out=f32 tile_m=4") && has(&phones, "matmul_row"));
     }
 
     #[test]

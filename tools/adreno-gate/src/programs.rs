@@ -48,6 +48,16 @@ pub fn models() -> Result<Vec<Method>> {
     Ok(programs.iter().flat_map(Program::methods).map(|method| method.ir().clone()).collect())
 }
 
+/// Products for which desktops and CPUs have kernels of their own, beside those of the models.
+pub fn of_other_devices() -> Result<Vec<Method>> {
+    let programs = [
+        linear_program(1, 1024, 1024, 1, DType::F32)?,
+        linear_program(8, 512, 128, 1, DType::F32)?,
+        attention(8, 512)?,
+    ];
+    Ok(programs.iter().flat_map(Program::methods).map(|method| method.ir().clone()).collect())
+}
+
 /// The programs and op cases of the tests.
 pub fn tests() -> Result<Vec<Method>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
