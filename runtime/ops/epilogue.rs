@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `vkdelegate.linear` | `aten.linear`, a constant weight |
 //! | `vkdelegate.mm`, `addmm`, `bmm`, `baddbmm`, `matmul` | the ATen ops of those names |
-//! | `vkdelegate.convolution`, `conv1d`, `conv2d`, `conv3d` | the same |
+//! | `vkdelegate.convolution`, `conv1d` to `conv3d` (their padding a string too), `conv_transpose1d` to `3d` | the same |
 //!
 //! | operand or attribute | |
 //! |---|---|
@@ -162,6 +162,9 @@ const TARGETS: &[&str] = &[
     "vkdelegate.conv1d.default",
     "vkdelegate.conv2d.default",
     "vkdelegate.conv3d.default",
+    "vkdelegate.conv_transpose1d.default",
+    "vkdelegate.conv_transpose2d.default",
+    "vkdelegate.conv_transpose3d.default",
     "vkdelegate.convolution.default",
     "vkdelegate.linear.default",
     "vkdelegate.matmul.default",

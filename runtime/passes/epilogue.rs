@@ -8,16 +8,16 @@
 //! | `act(product + residual)` | both |
 //!
 //! `act` is `relu`, `relu6`, `clamp`, `hardtanh`, `gelu` (both forms), `silu`, `sigmoid`, `tanh`, `hardswish`,
-//! `hardsigmoid`, `leaky_relu`, or `mul` by a number. Views between that split the rows of the product come after the
-//! group instead. Nothing is fused where others read what comes between, where it
+//! `hardsigmoid`, `leaky_relu`, or `mul` by a number. Views between that keep the elements in order come after the group
+//! instead, and the residual takes the sizes of the product, of which one at most is symbolic. Nothing is fused where others read what comes between, where it
 //! is an output, or where a node of the group is pinned. In half precision what comes between is not rounded.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Fusion, is_unscaled};
 use crate::{
-    base::Result,
-    ir::{Arg, Effect, Graph, Node, NodeId, Patch, Type, ValueId, effect_of},
+    base::{Error, Result},
+    ir::{Arg, Effect, Graph, IntArg, Node, NodeId, Patch, Type, ValueId, effect_of},
 };
 
 /// Runs the pass.
@@ -51,8 +51,8 @@ pub(super) struct Readers {
 /// A group before the graph is changed.
 struct Group {
     product: NodeId,
-    /// The sizes of the result in place of the product's, as the last view between has them.
-    view: Option<Arg>,
+    /// Views between that follow the group instead, in order.
+    views: Vec<NodeId>,
     residual: Option<ValueId>,
     activation: Option<(String, Vec<(String, Arg)>)>,
     /// The node that becomes the group, or the view that follows it; the others are left to dead code.
@@ -94,8 +94,14 @@ impl Readers {
                 | "aten.matmul.default"
                 | "aten.convolution.default"
                 | "aten.conv1d.default"
+                | "aten.conv1d.padding"
                 | "aten.conv2d.default"
+                | "aten.conv2d.padding"
                 | "aten.conv3d.default"
+                | "aten.conv3d.padding"
+                | "aten.conv_transpose1d.default"
+                | "aten.conv_transpose2d.input"
+                | "aten.conv_transpose3d.input"
                 | "vkdelegate._weight_int8pack_mm.default"
                 | "vkdelegate.linear_a8w4.default"
                 | "vkdelegate.linear_a8w8.default"
@@ -105,24 +111,33 @@ impl Readers {
         let result =
             product.outputs.first().copied().filter(|&value| is_product && is_float(graph, value))?;
         let nodes = vec![product.name.clone()];
-        let mut group = Group { product: id, view: None, residual: None, activation: None, last: id, nodes };
-        let (mut value, mut view) = (result, None);
+        let mut group =
+            Group { product: id, views: Vec::new(), residual: None, activation: None, last: id, nodes };
+        let (mut value, mut views) = (result, Vec::new());
         while let Some((reader, node, output)) =
             self.sole(graph, value).filter(|_| group.activation.is_none())
         {
-            if let Some(sizes) = viewed(graph, node, [result, output]) {
-                (value, view) = (output, Some(sizes));
+            if let Some(view) = View::of(node) {
+                if view == View::Whole {
+                    views.clear();
+                }
+                views.push(reader);
+                value = output;
                 continue;
             }
             if !same_type(graph, value, output) {
                 break;
             }
             match (residual(graph, node, value), activation(node, value)) {
-                (Some(residual), _) if group.residual.is_none() => group.residual = Some(residual),
+                (Some(residual), _)
+                    if group.residual.is_none() && (views.is_empty() || sizes(graph, result).is_some()) =>
+                {
+                    group.residual = Some(residual);
+                }
                 (_, Some(activation)) => group.activation = Some(activation),
                 _ => break,
             }
-            (group.last, group.view) = (reader, view.clone());
+            (group.last, group.views) = (reader, views.clone());
             group.nodes.push(node.name.clone());
             value = output;
         }
@@ -137,22 +152,21 @@ impl Group {
     }
 
     fn apply(self, graph: &mut Graph) -> Result<Fusion> {
-        let Group { product, view, residual, activation, last, nodes } = self;
+        let Group { product, views, residual, activation, last, nodes } = self;
         let mut patch = Patch::new(graph);
         let (product, name) = (graph.node(product)?, graph.node(last)?.name.clone());
         let (mut kind, mut args) = (product.op.base().to_string(), product.args.clone());
         let target = format!("vkdelegate.{kind}.default");
-        let result = product
-            .outputs
-            .first()
-            .copied()
-            .map_or(Ok(Type::None), |value| graph.value(value).map(|data| data.ty.clone()))?;
+        let result =
+            product.outputs.first().copied().ok_or_else(|| Error::internal("a product of nothing"))?;
+        let result_type = graph.value(result)?.ty.clone();
         if let Some(mut residual) = residual {
-            if view.is_some() {
-                let rows = [("start_dim", Arg::Int(0)), ("end_dim", Arg::Int(-2))];
-                let flat = [("self", Arg::Value(residual))].into_iter().chain(rows).collect();
-                residual =
-                    patch.node(&format!("{name}_rows"), "aten.flatten.using_ints", flat, result.clone());
+            if !views.is_empty() {
+                let shape =
+                    sizes(graph, result).ok_or_else(|| Error::internal("a product of unknown sizes"))?;
+                let args = vec![("self", Arg::Value(residual)), ("shape", shape)];
+                let (name, ty) = (format!("{name}_rows"), result_type.clone());
+                residual = patch.node(&name, "aten.reshape.default", args, ty);
             }
             args.push(("residual".to_string(), Arg::Value(residual)));
             kind += "_add";
@@ -163,11 +177,19 @@ impl Group {
             args.extend(numbers);
         }
         let args = args.iter().map(|(name, arg)| (name.as_str(), arg.clone())).collect();
-        match view {
+        match views.split_last() {
             None => patch.becomes(&target, args),
-            Some(sizes) => {
-                let product = patch.node(&format!("{name}_product"), &target, args, result);
-                patch.becomes("aten.view.default", vec![("self", Arg::Value(product)), ("size", sizes)]);
+            Some((last_view, between)) => {
+                let mut value = patch.node(&format!("{name}_product"), &target, args, result_type);
+                for &view in between {
+                    let view = graph.node(view)?;
+                    let ty = view.outputs.first().map(|&output| graph.value(output)).transpose()?;
+                    let ty = ty.map_or(Type::None, |value| value.ty.clone());
+                    let (name, op) = (format!("{name}_{}", view.name), view.op.as_str());
+                    value = patch.node(&name, op, of_value(view, value), ty);
+                }
+                let view = graph.node(*last_view)?;
+                patch.becomes(view.op.as_str(), of_value(view, value));
             }
         }
         patch.apply(graph, last)?;
@@ -175,17 +197,43 @@ impl Group {
     }
 }
 
-/// The sizes that a view gives to a product `from`, a matrix, when its columns stay columns.
-fn viewed(graph: &Graph, node: &Node, [from, to]: [ValueId; 2]) -> Option<Arg> {
-    let is_view = matches!(
-        node.op.as_str(),
-        "aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default"
-    );
-    let sizes = |value| graph.value(value).ok()?.ty.as_tensor().map(|ty| ty.sizes.as_slice());
-    let (from, to) = (sizes(from)?, sizes(to)?);
-    let keeps_columns = from.len() == 2 && to.len() >= 2 && from.last() == to.last();
-    let size = node.arg("size").or_else(|| node.arg("shape"));
-    size.filter(|_| is_view && keeps_columns).cloned()
+/// A view that keeps the elements in order.
+#[derive(PartialEq)]
+enum View {
+    /// To sizes that do not depend on those before.
+    Whole,
+    /// To sizes that do.
+    Part,
+}
+
+impl View {
+    fn of(node: &Node) -> Option<View> {
+        match node.op.as_str() {
+            "aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default" => Some(View::Whole),
+            "aten.flatten.using_ints"
+            | "aten.squeeze.default"
+            | "aten.squeeze.dim"
+            | "aten.squeeze.dims"
+            | "aten.unflatten.int"
+            | "aten.unsqueeze.default" => Some(View::Part),
+            _ => None,
+        }
+    }
+}
+
+/// The arguments of `view`, of `value` in place of its tensor.
+fn of_value(view: &Node, value: ValueId) -> Vec<(&str, Arg)> {
+    let replaced =
+        |(name, arg): &'_ (String, Arg)| if name == "self" { Arg::Value(value) } else { arg.clone() };
+    view.args.iter().map(|arg| (arg.0.as_str(), replaced(arg))).collect()
+}
+
+/// The sizes of `value` as a reshape takes them: one at most may be symbolic.
+fn sizes(graph: &Graph, value: ValueId) -> Option<Arg> {
+    let sizes = &graph.value(value).ok()?.ty.as_tensor()?.sizes;
+    let known: Vec<i64> = sizes.iter().map(|size| size.as_const().unwrap_or(-1)).collect();
+    let is_clear = known.iter().filter(|&&size| size == -1).count() <= 1 && !known.contains(&0);
+    is_clear.then(|| Arg::Ints(known.into_iter().map(IntArg::Const).collect()))
 }
 
 fn is_float(graph: &Graph, value: ValueId) -> bool {

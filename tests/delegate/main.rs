@@ -9,6 +9,7 @@ mod common;
 
 mod chains;
 mod dynamic;
+mod epilogues;
 mod faults;
 mod guards;
 mod inputs;

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, Result},
-    ops::{Args, Meta},
+    ops::{ArgValue, Args, Meta},
 };
 
 /// A convolution over three spatial dims (depth, height, width); those that it lacks have size 1.
@@ -134,10 +134,10 @@ impl Geometry {
     }
 
     fn padding<T>(&self, args: &Args<T>) -> Result<[Padding; 3]> {
-        if !args.op().as_str().ends_with(".padding") {
+        let Some(ArgValue::Str(padding)) = args.get("padding") else {
             return Ok(dims(args, "padding", self.rank, 0, 0)?.map(|size| (size, size)));
-        }
-        match args.opt_str("padding")?.unwrap_or("valid") {
+        };
+        match padding.as_str() {
             "valid" => Ok([(0, 0); 3]),
             "same" if self.stride == [1; 3] => Ok([0, 1, 2].map(|dim| {
                 let total = self.kernel[dim].saturating_sub(1).saturating_mul(self.dilation[dim]);
