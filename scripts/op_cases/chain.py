@@ -18,6 +18,7 @@ def chain():
     functions(f)
     shapes(f)
     halves(f)
+    dtypes(f)
     ends(f)
     refused(f)
     return f
@@ -100,6 +101,29 @@ def halves(f):
     call(f, "half_between_is_not_rounded", "mul x x; mul last 0.0078125", lambda x: x * x / 128, x)
 
 
+def dtypes(f):
+    """Truth values, choices and conversions; a dtype of the result that is not the first input's."""
+    for sizes in ((3, 8), (3, 5)):
+        x, z, n, m = rand(*sizes), rand(*sizes, seed=1), rand(*sizes, seed=2) * 4, rand(*sizes, seed=3) * 4
+        half, truth, n, m = z.half(), z > 0, n.long(), m.long()
+        for name, inputs, text, result in (
+            ("where", [x, z], "gt x z; choose last x z", torch.where(x > z, x, z)),
+            ("masked", [x, truth], "choose z -inf x; exp last", x.masked_fill(truth, -torch.inf).exp()),
+            ("numbers", [x], "le x 0.25; choose last 1.5 -2.0", torch.where(x <= 0.25, 1.5, -2.0)),
+            ("truth", [x, z], "is_finite x -> slot_0; ne x z; logical_and slot_0 last", x != z),
+            ("integers", [n, m, x], "int_ge x z; choose last w 0.0", torch.where(n >= m, x, 0.0)),
+            ("integers_as_floats", [n, x], "mul x z; neg last", -(n * x)),
+            ("widened", [half, x], "add x z; mul last x", (half + x) * half),
+            ("narrowed", [x, z], "mul x z; neg last", -(x * z).half()),
+            ("rounded", [x], "exp x; round_f16 last; neg last", -x.exp().half()),
+            ("rounded_bf16", [x], "exp x; round_bf16 last; neg last", -x.exp().bfloat16()),
+            ("to_integers", [x], "mul x 50.0; round last", (x * 50).round().long()),
+            ("to_bytes", [x], "abs x; mul last 50.0", (x.abs() * 50).to(torch.uint8)),
+        ):
+            args = [("inputs", inputs), ("steps", text), ("dtype", result.dtype)]
+            own(f, f"{name}_{sizes[1]}", "elementwise", args, [result])
+
+
 def ends(f):
     """NaN, infinities and what overflows on the way."""
     x = torch.tensor([1.0, float("nan"), float("inf"), -float("inf"), 3e38, -3e38, 0.0, -0.0])
@@ -117,6 +141,6 @@ def refused(f):
                                ("no_second_input", [x], "add x z"), ("empty_slot", [x], "neg slot_0"),
                                ("no_third_input", [x, z], "add x w"), ("four_inputs", [x, z, x, z], "add x z"),
                                ("many_steps_of_three", [x, z, x], "; ".join(["add last w"] * 17)), ("no_inputs", [], "neg x"),
-                               ("two_dtypes", [x, z.half()], "add x z"), ("integers", [x.int()], "neg x")):
+                               ("floats_as_integers", [x, z], "int_lt x z"), ("no_third_operand", [x, z], "choose x z")):
         head = head_of(f"refused_{name}", "elementwise", [("inputs", inputs), ("steps", text)])
         f._push(head + f',"refused":"{name.replace("_", " ")}"')
