@@ -261,8 +261,8 @@ mod tests {
         let names = |for_phones: bool| -> Vec<String> {
             let found = kernels.iter().filter(|(_, is_for_phones)| **is_for_phones == for_phones);
             let name = |kernel: &KernelRef| {
-                let axes = kernel.variant(Access::Bda).unwrap().axes;
-                format!("{} {}", kernel.info().unwrap().name, axes)
+                let variant = Access::ALL.into_iter().find_map(|access| kernel.variant(access)).unwrap();
+                format!("{} {}", kernel.info().unwrap().name, variant.axes)
             };
             found.map(|(kernel, _)| name(kernel)).collect()
         };
