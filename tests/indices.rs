@@ -27,16 +27,7 @@ fn ids(values: &[i64]) -> CaseTensor {
 }
 
 fn run(op: &str, args: Vec<(&str, CaseArg)>, out_sizes: &[usize]) -> Result<(), Error> {
-    let case = Case {
-        name: op.to_string(),
-        op: op.to_string(),
-        args: args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
-        outputs: vec![],
-        rtol: 0.0,
-        atol: 0.0,
-        refused: None,
-    };
-    let one_op = one_op::one_op(&case, &[Meta::new(DType::F32, out_sizes)]);
+    let one_op = one_op::one_op(&Case::call(op, args), &[Meta::new(DType::F32, out_sizes)]);
     let _turn = device::turn();
     let mut session = Session::build(&device::context(), one_op.method, BuildOptions::default())?;
     session.run(&one_op.inputs).map(|_| ())

@@ -31,16 +31,7 @@ fn run_call(
     dtype: DType,
     out_sizes: &[usize],
 ) -> vkdelegate::base::Result<Vec<i64>> {
-    let case = Case {
-        name: op.to_string(),
-        op: op.to_string(),
-        args: args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
-        outputs: vec![],
-        rtol: 0.0,
-        atol: 0.0,
-        refused: None,
-    };
-    let one_op = one_op::one_op(&case, &[Meta::new(dtype, out_sizes)]);
+    let one_op = one_op::one_op(&Case::call(op, args), &[Meta::new(dtype, out_sizes)]);
     let _turn = device::turn();
     let mut session = Session::build(&device::context(), one_op.method, BuildOptions::default())?;
     let (values, _) = session.run(&one_op.inputs)?;

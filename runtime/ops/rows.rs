@@ -5,7 +5,7 @@
 
 use super::{Lowering, Tensor, elementwise::pad};
 use crate::{
-    base::{Result, shape},
+    base::{Error, Result, shape},
     shader::DeviceClass,
 };
 
@@ -160,6 +160,23 @@ impl<const TENSORS: usize> RowGrid<TENSORS> {
     /// When the device does not take that many.
     pub fn groups(&self, cx: &Lowering<'_>) -> Result<[u32; 3]> {
         cx.groups_1d(self.rows as usize * self.lanes as usize, LOCAL_X)
+    }
+}
+
+impl RowGrid<2> {
+    /// The rows of `x` and of `y`, whose kept dims have the same sizes. Where dims of `x` do not merge, it becomes a
+    /// contiguous copy.
+    ///
+    /// # Errors
+    /// A `y` whose dims do not merge; more elements than kernels count; no room for the copy.
+    pub fn of(cx: &mut Lowering<'_>, split: &RowSplit, x: &mut Tensor, y: &Tensor) -> Result<RowGrid<2>> {
+        let class = cx.profile().class;
+        if let Some(grid) = RowGrid::new(class, split, [x, y]) {
+            return Ok(grid);
+        }
+        *x = cx.contiguous(x)?;
+        RowGrid::new(class, split, [x, y])
+            .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))
     }
 }
 

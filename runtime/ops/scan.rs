@@ -63,14 +63,7 @@ impl Op for Scan {
             return Ok(vec![y]);
         }
         let split = split(args, x.sizes.len())?;
-        let grid = match RowGrid::new(cx.profile().class, &split, [&x, &y]) {
-            Some(grid) => grid,
-            None => {
-                x = cx.contiguous(&x)?;
-                RowGrid::new(cx.profile().class, &split, [&x, &y])
-                    .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
-            }
-        };
+        let grid = RowGrid::of(cx, &split, &mut x, &y)?;
         if x.element == Element::I32 {
             emit_int(cx, is_product(args), &grid, &x, &y)?;
         } else {

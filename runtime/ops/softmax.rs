@@ -72,14 +72,7 @@ impl Op for Softmax {
             return Ok(vec![y]);
         }
         let split = RowSplit::new(x.sizes.len(), &dims(args, x.sizes.len())?);
-        let mut grid = match RowGrid::new(cx.profile().class, &split, [&x, &y]) {
-            Some(grid) => grid,
-            None => {
-                x = cx.contiguous(&x)?;
-                RowGrid::new(cx.profile().class, &split, [&x, &y])
-                    .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
-            }
-        };
+        let mut grid = RowGrid::of(cx, &split, &mut x, &y)?;
         let width = if grid.takes_steps_of_4(cx.profile().class, [&x, &y]) {
             kernel::Width::Width4
         } else {

@@ -84,14 +84,9 @@ impl Op for Sort {
             None => (cx.alloc_as(x.dtype, x.element, &outs[0].sizes)?, first),
         };
         if indices.numel() > 0 {
-            let grid = match call.grid(cx, &x, &indices) {
-                Some(grid) => grid,
-                None => {
-                    x = cx.contiguous(&x)?;
-                    call.grid(cx, &x, &indices)
-                        .ok_or_else(|| Error::internal("a contiguous tensor has rows along any dim"))?
-                }
-            };
+            // The results differ from `x` in the size of the sorted dim only, which is that of `x` here.
+            let results = indices.restrided(x.sizes.clone(), indices.strides.clone(), 0);
+            let grid = RowGrid::of(cx, &call.split, &mut x, &results)?;
             if call.k <= FEW_ELEMS || grid.cols as usize > SORTED_ELEMS {
                 emit_topk(cx, &call, &grid, [&x, &values, &indices])?;
             } else {
@@ -129,15 +124,6 @@ impl Call {
             *size = k;
         }
         Ok(Call { split, k, descending: args.bool_or("largest", true)?, out_sizes })
-    }
-
-    /// Rows of `x` and of the results, which differ in the size of the sorted dim only.
-    fn grid(&self, cx: &Lowering<'_>, x: &Tensor, results: &Tensor) -> Option<RowGrid<2>> {
-        RowGrid::new(
-            cx.profile().class,
-            &self.split,
-            [x, &results.restrided(x.sizes.clone(), results.strides.clone(), 0)],
-        )
     }
 }
 

@@ -80,6 +80,19 @@ pub fn all_in(folder: &Path) -> Vec<(String, Vec<Case>)> {
 }
 
 impl Case {
+    /// A call of `op` for which PyTorch has said nothing.
+    pub fn call<'a>(op: &str, args: impl IntoIterator<Item = (&'a str, CaseArg)>) -> Case {
+        Case {
+            name: op.to_string(),
+            op: op.to_string(),
+            args: args.into_iter().map(|(name, arg)| (name.to_string(), arg)).collect(),
+            outputs: vec![],
+            rtol: 0.0,
+            atol: 0.0,
+            refused: None,
+        }
+    }
+
     /// Whether a device runs the op only as what the passes make of it: a `linear` with a weight that the caller gives,
     /// and codes that share bytes.
     pub fn needs_passes(&self) -> bool {
