@@ -36,7 +36,7 @@ pub struct CompareOptions {
 pub struct Difference {
     /// Name of the node; `None` for an output of the whole method.
     pub node: Option<String>,
-    /// Target of the node, empty for the whole method.
+    /// ATen target of the node, such as `aten.mm.default`; empty for the whole method.
     pub op: String,
     /// Name of the value, or `out{j}`.
     pub value: String,
@@ -49,7 +49,7 @@ pub struct Difference {
 /// What [`compare`] found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompareReport {
-    /// Nodes that were run.
+    /// Number of nodes that were run, each alone.
     pub nodes: usize,
     /// All that differed, in the order of the program.
     pub differences: Vec<Difference>,
@@ -60,11 +60,11 @@ pub struct CompareReport {
 /// Where a NaN first appears in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FirstNan {
-    /// Name of the node.
+    /// Name of the node that made it.
     pub node: String,
-    /// Target of the node.
+    /// ATen target of the node, such as `aten.log.default`.
     pub op: String,
-    /// Name of the value.
+    /// Name of the value in the program.
     pub value: String,
 }
 

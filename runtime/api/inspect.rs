@@ -22,16 +22,16 @@ pub struct Inspection {
     pub ops: BTreeMap<String, usize>,
     /// What became of each matrix product.
     pub decisions: Vec<Decision>,
-    /// Nodes that run as one.
+    /// Groups of nodes that run as one, each with the kind of its fusion.
     pub fusions: Vec<Fusion>,
     /// What could run as one and does not, and why.
     pub unfused: Vec<Unfused>,
-    /// Nodes that cannot run.
+    /// Nodes that cannot run, with the operand and the reason; a build refuses all of them at once.
     pub unsupported: Vec<Refusal>,
     /// Device memory at the largest of the sizes that build tries (at most 1024 each); `None` when something
     /// cannot run.
     pub memory: Option<MemoryReport>,
-    /// What may surprise.
+    /// What may surprise, a sentence each: a program without a signature, for one.
     pub warnings: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl MethodInfo<'_> {
     /// What a build on `gpu` would make of the method; without a device, on the least one that this runtime takes.
     ///
     /// # Errors
-    /// A damaged file.
+    /// [`ErrorKind::BadFile`] for a constant whose bytes are damaged. What cannot run is no error here, but listed.
     pub fn inspect(self, gpu: Option<&Gpu>, precision: Precision) -> Result<Inspection> {
         let (method, facts) = report::prepare(self, &HashSet::new())?;
         let options = PlanOptions {

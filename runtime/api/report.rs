@@ -17,17 +17,17 @@ use crate::{
 pub struct DelegateReport {
     /// Name of the method in the archive.
     pub method: String,
-    /// Name of the device.
+    /// Name of the device, as its driver gives it.
     pub device: String,
     /// Nodes by the base name of their op, after the linear rewrite, constant folding and dead code.
     pub ops: BTreeMap<String, usize>,
     /// What became of each matrix product, and why.
     pub decisions: Vec<Decision>,
-    /// Nodes that run as one.
+    /// Groups of nodes that run as one, each with the kind of its fusion.
     pub fusions: Vec<Fusion>,
     /// What could run as one and does not, and why.
     pub unfused: Vec<Unfused>,
-    /// Device memory in use.
+    /// Device memory in use, in bytes.
     pub memory: MemoryReport,
     /// Kernels of the plan of the last run (before the first run: of a plan made at build).
     pub kernels: Vec<KernelUse>,
@@ -66,7 +66,7 @@ pub struct DispatchTime {
     pub node: String,
     /// Name of the kernel.
     pub kernel: String,
-    /// Milliseconds on the device.
+    /// Milliseconds between the timestamps around the launch on the device.
     pub gpu_ms: f64,
 }
 

@@ -25,37 +25,37 @@ pub struct VerifyOptions {
     pub method: Option<String>,
     /// How `float32` is stored.
     pub precision: Precision,
-    /// Relative tolerance; 1e-4, or 1e-2 with half precision, when `None`.
+    /// Relative tolerance, `rtol` of [`compare_tensors`]; 1e-4, or 1e-2 with half precision, when `None`.
     pub rtol: Option<f64>,
-    /// Absolute tolerance; as `rtol` when `None`.
+    /// Absolute tolerance, `atol` of [`compare_tensors`]; as `rtol` when `None`.
     pub atol: Option<f64>,
 }
 
 /// One thing that was not as recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// The method.
+    /// Name of the method, as the archive has it or as a reference gives it.
     pub method: String,
-    /// Which call of it, where the failure is of one call.
+    /// Number of the call, from 0 on, where the failure is of one call.
     pub inv: Option<usize>,
     /// `out{j}`, `mut{j}` or `buf.NAME`; empty where the failure is of no single tensor.
     pub tensor: String,
-    /// Largest absolute difference between finite values.
+    /// Largest absolute difference between finite values; `None` where no values were compared.
     pub max_abs: Option<f64>,
-    /// Largest relative difference between finite values.
+    /// Largest difference between finite values relative to the reference's; `None` where no values were compared.
     pub max_rel: Option<f64>,
-    /// Position of the first element that differs, row-major.
+    /// Position of the first element that differs, row-major; `None` where no values were compared.
     pub index: Option<usize>,
-    /// What is wrong.
+    /// What is wrong, with the first values that differ.
     pub reason: String,
 }
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VerifyReport {
-    /// Tensors compared.
+    /// Tensors compared, equal or not.
     pub checked: usize,
-    /// All that differed.
+    /// All that differed, and references and outputs without a counterpart.
     pub failures: Vec<Failure>,
 }
 
@@ -69,7 +69,8 @@ impl VerifyReport {
 /// Replays the calls in `references` on `gpu`; `progress` is told method and call before each one.
 ///
 /// # Errors
-/// What build refuses, and what the device fails at. Outputs that differ are failures of the report.
+/// What [`DelegateBuilder::build`](crate::DelegateBuilder::build) refuses, and what the device fails at. Outputs that
+/// differ, calls whose inputs do not fit and methods that the program lacks are failures of the report.
 pub fn verify(
     gpu: &Gpu,
     program: &Program,
