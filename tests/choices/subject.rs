@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use vkdelegate::{
-    DType, Delegate, Gpu, Outputs, Precision, Program, Value, convolution_program, graph::GraphBuilder,
-    linear_program, quantised_linear_program, shader::Choices,
+    DType, Delegate, Gpu, HostTensor, Outputs, Precision, Program, Value, convolution_program,
+    graph::GraphBuilder, linear_program, quantised_linear_program, shader::Choices,
 };
 
 /// A program whose kernels have choices, with inputs.
@@ -50,6 +50,43 @@ pub fn sums(m: usize, k: usize, n: usize) -> Program {
     let first = graph.call("aten.mm.default", [("self", a.into()), ("mat2", b.into())]).unwrap();
     let second = graph.call("aten.mm.default", [("self", x.into()), ("mat2", b.into())]).unwrap();
     let y = graph.call("aten.add.Tensor", [("self", first.into()), ("other", second.into())]).unwrap();
+    graph.output(y);
+    graph.build().unwrap()
+}
+
+/// A product by codes of 4 bits with scales and zero points for each 32 columns, and with all that can follow it.
+pub fn coded(m: usize, k: usize, n: usize) -> Program {
+    let mut graph = GraphBuilder::new("coded");
+    let values = |count: usize, step: usize| (0..count).map(move |i| ((i * step) % 61 % 15) as i64 - 7);
+    let floats = |sizes: &[usize], step: usize, unit: f32| {
+        let values: Vec<f32> =
+            values(sizes.iter().product(), step).map(|v| (v as f32 + 0.5) * unit).collect();
+        HostTensor::from_f32(sizes, &values).unwrap()
+    };
+    let ints = |dtype, sizes: &[usize], step: usize| {
+        let values: Vec<i64> = values(sizes.iter().product(), step).collect();
+        HostTensor::from_i64s(dtype, sizes.to_vec(), &values).unwrap()
+    };
+    let input = graph.input("x", DType::F32, &[m, k]).unwrap();
+    let residual = graph.input("residual", DType::F32, &[m, n]).unwrap();
+    let codes = graph.parameter("codes", ints(DType::I8, &[n, k], 7)).unwrap();
+    let scales = graph.parameter("scales", floats(&[n, k / 32], 11, 0.01)).unwrap();
+    let zeros = graph.parameter("zeros", ints(DType::I32, &[n, k / 32], 13)).unwrap();
+    let bias = graph.parameter("bias", floats(&[n], 3, 0.1)).unwrap();
+    let args = [
+        ("input", codes.into()),
+        ("block_size", [1, 32].into()),
+        ("scale", scales.into()),
+        ("zero_point", zeros.into()),
+        ("input_dtype", DType::I8.into()),
+        ("quant_min", (-8i64).into()),
+        ("quant_max", 7i64.into()),
+    ];
+    let weight = graph.call("torchao.dequantize_affine.default", args).unwrap();
+    let args = [("input", input.into()), ("weight", weight.into()), ("bias", bias.into())];
+    let product = graph.call("aten.linear.default", args).unwrap();
+    let sum = graph.call("aten.add.Tensor", [("self", product.into()), ("other", residual.into())]).unwrap();
+    let y = graph.call("aten.relu.default", [("self", sum.into())]).unwrap();
     graph.output(y);
     graph.build().unwrap()
 }
