@@ -55,13 +55,13 @@ static CONV: Family<ConvWay> = Family {
     ],
 };
 
-/// Parameters for one of the kernels, which share them.
-macro_rules! params {
-    ($direct:expr, $Params:ident) => {{
+/// The dispatch of one of the kernels, which have operands and parameters alike.
+macro_rules! conv_dispatch {
+    ($direct:expr, $cx:expr, $kernel:ident, $axes:expr, $spec:expr, $groups:expr) => {{
         let (geometry, activation) = (&$direct.geometry, &$direct.epilogue.activation);
         let numbers = |sizes: [usize; 3]| sizes.map(|size| size as u32);
         let outer = |[depth, height, _]: [usize; 3]| [depth as u32, height as u32];
-        $Params {
+        let params = kernels::$kernel::Params {
             groups: geometry.groups as u32,
             in_channels: geometry.in_channels as u32,
             out_channels: geometry.out_channels as u32,
@@ -73,7 +73,10 @@ macro_rules! params {
             x_strides: $direct.x_strides(),
             act_a: activation.a,
             act_b: activation.b,
-        }
+        };
+        let [x, weight, bias, y] = $direct.regions($cx)?;
+        let operands = kernels::$kernel::Operands { x, weight, bias, y };
+        Ok(kernels::$kernel::dispatch($axes, $spec, operands, params, $groups, $cx.label()))
     }};
 }
 
@@ -283,7 +286,7 @@ impl Direct {
         chosen: &Chosen<ConvWay>,
         groups: [u32; 3],
     ) -> Result<Dispatch> {
-        use kernels::conv::{Axes, Operands, Params, Spec, TileC, dispatch};
+        use kernels::conv::{Axes, Spec, TileC};
         let axes = Axes {
             dtype: float_axis!(conv, self.x.element)?,
             tile_c: match chosen.value.channels {
@@ -296,9 +299,7 @@ impl Direct {
         let activation = known(self.epilogue.activation.in_conv())?;
         let spec =
             Spec { across: u32::from(chosen.value.across), ..spec!(self, cx, chosen, Spec, activation) };
-        let [x, weight, bias, y] = self.regions(cx)?;
-        let operands = Operands { x, weight, bias, y };
-        Ok(dispatch(axes, spec, operands, params!(self, Params), groups, cx.label()))
+        conv_dispatch!(self, cx, conv, axes, spec, groups)
     }
 
     fn lanes_dispatch(
@@ -307,7 +308,7 @@ impl Direct {
         chosen: &Chosen<ConvWay>,
         groups: [u32; 3],
     ) -> Result<Dispatch> {
-        use kernels::conv_lanes::{Axes, Operands, Params, Spec, TileC, dispatch};
+        use kernels::conv_lanes::{Axes, Spec, TileC};
         let axes = Axes {
             dtype: float_axis!(conv_lanes, self.x.element)?,
             tile_c: if chosen.value.channels == 8 { TileC::TileC8 } else { TileC::TileC16 },
@@ -320,9 +321,7 @@ impl Direct {
             lanes: cx.profile().subgroup_size.clamp(4, MAX_LANES),
             ..spec!(self, cx, chosen, Spec, activation)
         };
-        let [x, weight, bias, y] = self.regions(cx)?;
-        let operands = Operands { x, weight, bias, y };
-        Ok(dispatch(axes, spec, operands, params!(self, Params), groups, cx.label()))
+        conv_dispatch!(self, cx, conv_lanes, axes, spec, groups)
     }
 
     /// Whether columns of the input can be loaded two at a time.
