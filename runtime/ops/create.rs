@@ -1,4 +1,4 @@
-//! Tensors from numbers: `full`, `zeros`, `ones`, `empty` (as zeros), their `_like` and `new_` forms, `scalar_tensor`,
+//! Tensors from numbers: `full`, `zeros`, `ones`, `empty` (as zeros, however it is to lie), their `_like` and `new_` forms, `scalar_tensor`,
 //! `fill.Scalar`, `eye`, `arange`, `linspace`. Every dtype but complex ones; the sizes are concrete.
 //!
 //! `arange` gives `start + i * step`, rounded once; `linspace` counts from both ends, as PyTorch does.
@@ -40,6 +40,8 @@ impl Op for Create {
             "aten.arange.start_step",
             "aten.empty.memory_format",
             "aten.empty_like.default",
+            "aten.empty_permuted.default",
+            "aten.empty_strided.default",
             "aten.eye.default",
             "aten.eye.m",
             "aten.fill.Scalar",
@@ -47,6 +49,7 @@ impl Op for Create {
             "aten.full_like.default",
             "aten.linspace.default",
             "aten.new_empty.default",
+            "aten.new_empty_strided.default",
             "aten.new_full.default",
             "aten.new_ones.default",
             "aten.new_zeros.default",

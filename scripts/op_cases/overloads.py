@@ -122,6 +122,9 @@ def creation(f):
     f.add("empty", aten.empty.memory_format, [2, 3], keep=())
     f.add("empty_like", aten.empty_like.default, x, keep=())
     f.add("new_empty", aten.new_empty.default, x, [3, 2], keep=())
+    f.add("new_empty_strided", aten.new_empty_strided.default, x, [3, 2], [1, 3], keep=())
+    f.add("empty_strided", aten.empty_strided.default, [2, 3], [1, 2], dtype=torch.int32, keep=())
+    f.add("empty_permuted", aten.empty_permuted.default, [2, 3, 4], [2, 0, 1], keep=())
     f.add("eye_m", aten.eye.m, 2, 3)
 
 
