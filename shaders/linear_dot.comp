@@ -53,9 +53,11 @@ void main() {
         totals[r] = vec4(0.0);
     }
     uint codes_at = 4u * panel * blocks;
+    uvec4 highs;
     for (uint group = 0u; group < (one_group != 0u ? 1u : groups); group++) {
         for (uint r = 0u; r < TILE_M; r++) sums[r] = uvec4(0u);
-        uvec4 lows = uvec4(0u), highs = uvec4(0u);
+        uvec4 lows = uvec4(0u);
+        highs = uvec4(0u);
         for (uint left = group_blocks; left > 0u;) {
             uint run = wide != 0u ? min(left, PIECE) : left;
             left -= run;
@@ -96,7 +98,7 @@ void main() {
             }
 #endif
         }
-        if (outcome != OUTCOME_INTS) {
+        if (outcome != OUTCOME_INTS && one_group == 0u) {
             // One copy of a long text, with the rows moved past it: unrolled it takes too many registers.
             [[dont_unroll]] for (uint r = 0u; r < TILE_M; r++) {
                 precise vec4 total = totals[0] + scaled(sums[0], highs, row_of(r), panel, group);
@@ -108,10 +110,14 @@ void main() {
             }
         }
     }
-    vec4 bias = biases(panel);
     [[dont_unroll]] for (uint r = 0u; r < TILE_M; r++) {
         uint row = tile_row + r;
         if (row >= m) return;
+        if (outcome != OUTCOME_INTS && one_group != 0u) {
+            precise vec4 total = vec4(0.0) + scaled(sums[0], highs, row_of(r), panel, 0u);
+            totals[0] = total;
+        }
+        vec4 bias = biases(panel);
         float scale = row_scale(row_of(r));
 #ifndef DTYPE_F16
         ivec4 ints = outcome == OUTCOME_INTS ? exact(sums[0], row_of(r), panel) : ivec4(0);

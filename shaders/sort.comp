@@ -3,7 +3,7 @@
 //!
 //! Any `local_x` gives the same. Addresses and order are as in `topk`. `padded` is the number of elements of a row, raised to a power of two.
 //! axis dtype = f32 f16 i32
-//! axis capacity = 256 2048
+//! axis capacity = 256 512 2048
 //! axis access = ssbo bda
 //! spec 1 local_x = 64
 //! spec 2 op = 0

@@ -167,7 +167,11 @@ fn emit_sort(cx: &mut Lowering<'_>, call: &Call, grid: &RowGrid<2>, tensors: [&T
     let spec = Spec { op, local_x: sort_invocations(cx.profile(), params.padded) };
     let axes = Axes {
         dtype: element_axis!(sort, x.element),
-        capacity: if grid.cols <= 256 { Capacity::Capacity256 } else { Capacity::Capacity2048 },
+        capacity: match grid.cols {
+            0..=256 => Capacity::Capacity256,
+            257..=512 => Capacity::Capacity512,
+            _ => Capacity::Capacity2048,
+        },
     };
     let operands = Operands { x: x.region(), values: values.region(), indices: indices.region() };
     let groups = cx.groups_1d(grid.rows as usize, 1)?;

@@ -29,8 +29,11 @@ pub const PARTS_LANES: u32 = 8;
 /// Columns of such a work group.
 pub const PARTS_COLUMNS: usize = 16;
 
-/// Work-group shapes of tiles of texels. Several tiles in a group take registers that leave fewer than 768 in flight on
-/// Adreno 7xx.
+/// Work-group shapes of tiles of 8 rows. More tiles in a group take registers that leave fewer than 768 invocations in
+/// flight on Adreno 7xx.
+const WIDE_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 2], [32, 1], [16, 2]];
+
+/// Of tiles of texels, for the same reason.
 const TEXEL_SHAPES: &[[u32; 2]] = &[[128, 1], [64, 1], [32, 1]];
 
 /// Rows of a tile of the kernel that reads texels, which takes no fewer.
@@ -84,7 +87,8 @@ impl Chosen<ProductWay> {
 /// A way of tiles of `rows` rows.
 pub const fn tile_way(name: &'static str, rows: u32, on_phones: bool) -> Way<ProductWay> {
     let needs = Needs::of(&[] as &[Need]);
-    Way { name, value: ProductWay::Tile(rows), shapes: TILE_SHAPES, shared_bytes: 0, needs, on_phones }
+    let shapes = if rows == 8 { WIDE_SHAPES } else { TILE_SHAPES };
+    Way { name, value: ProductWay::Tile(rows), shapes, shared_bytes: 0, needs, on_phones }
 }
 
 /// A way of tiles of `rows` rows whose lanes share loads, for Vulkan on the CPU.

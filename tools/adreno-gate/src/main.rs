@@ -163,7 +163,7 @@ impl Run {
         let verdict = match (fault_of(&compiled, job.module.asks_for_packed_dots()), &self.committed) {
             // A plan that picks it all the same is not excused.
             (Some(fault), _) if job.is_for_others && !job.is_picked => {
-                Verdict::Lacks(format!("{fault}, and is for other devices"))
+                Verdict::Excused(format!("{fault}, and is for other devices"))
             }
             (Some(fault), _) => Verdict::Fails(fault),
             (None, Some(committed)) if job.is_picked => gate::judge(&row, committed, self.compiler.driver()),
@@ -172,9 +172,9 @@ impl Run {
         let name = self.compiler.device_name();
         match verdict {
             Verdict::Passes => self.passed += 1,
-            Verdict::Lacks(lack) => {
+            Verdict::Excused(fault) => {
                 self.passed += 1;
-                eprintln!("{name}: warning: {} {lack}", job.name);
+                eprintln!("{name}: warning: {} {fault}", job.name);
             }
             Verdict::Fails(fault) => {
                 self.failed += 1;

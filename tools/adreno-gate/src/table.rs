@@ -113,7 +113,7 @@ impl Table {
              are issue slots of one trip through the innermost loop with the most multiply-adds (repeats and nops counted, waits\n\
              for loads not), `multiply-adds` the share of `mad`, `dp4acc` and `dp2acc` in them. Mesa's compiler is not the\n\
              vendor's: compare variant with variant, and read no speed out of it. `make adreno` fails on 10 % more instructions\n\
-             or fewer threads than here, and on a lack of threads that is not listed.\n",
+             or fewer threads than here, and on fewer than {MIN_THREADS} threads on Adreno 7xx.\n",
             self.mesa
         );
         let lacking: Vec<&Row> = self.rows.iter().filter(|row| row.lacks_threads()).collect();
