@@ -55,6 +55,7 @@ pub mod elementwise;
 mod embedding_q;
 mod epilogue;
 mod fill;
+mod grid_sample;
 mod index;
 mod int8pack;
 mod interpret;

@@ -2,8 +2,8 @@
 
 use super::{
     Op, arg_reduce, attention, batch_norm, binary, cast, chain, choose, compare, conv, create, embedding_q,
-    epilogue, index, int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize, rearrange,
-    reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
+    epilogue, grid_sample, index, int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize,
+    rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -24,6 +24,7 @@ pub static OPS: &[&dyn Op] = &[
     &embedding_q::EmbeddingQ,
     &embedding_q::PackedEmbedding,
     &epilogue::Fused,
+    &grid_sample::GridSample,
     &index::IndexRead,
     &index::IndexWrite,
     &index::MaskedScatter,

@@ -6,6 +6,6 @@ FAMILIES = {fn.__name__: fn for fn in (
     elementwise.unary, elementwise.binary, select.compare, select.cast,
     rows.softmax, rows.reduce, rows.norm, rows.scan, matmul.matmul, matmul.matmul_shapes,
     shapes.view, shapes.join, index.index, index.scatter, index.create,
-    image.conv, image.pool, image.resize, image.attention, quantize.quantize, overloads.overloads, linear_a8.linear_a8,
-    embedding_codes.embedding_codes, epilogue.epilogue, chain.chain, refused.refused,
+    image.conv, image.pool, image.resize, image.grid_sample, image.attention, quantize.quantize, overloads.overloads,
+    linear_a8.linear_a8, embedding_codes.embedding_codes, epilogue.epilogue, chain.chain, refused.refused,
 )}

@@ -1,4 +1,4 @@
-"""Families over images and signals (conv, pool, resize), and attention."""
+"""Families over images and signals (conv, pool, resize, grid_sample), and attention."""
 import torch
 
 from .case import Const, Family, Gen, rand, randbool
@@ -162,6 +162,26 @@ def resize():
     f.add("bilinear2d_sizes", aten.upsample_bilinear2d.default, x, [5, 6], False)
     f.add("nearest1d", aten.upsample_nearest1d.vec, rand(1, 2, 5), [8], None, exact=True)
     f.add("nearest1d_scale", aten.upsample_nearest1d.vec, rand(1, 2, 5), None, [2.0], exact=True)
+    return f
+
+
+# ------------------------------------------------------------------ images read through a grid
+def grid_sample():
+    f = Family("grid_sample")
+    read = aten.grid_sampler_2d.default
+    x, grid = rand(2, 3, 4, 5), rand(2, 3, 6, 2)
+    names = {0: "zeros", 1: "border", 2: "reflection"}
+    for mode, how in ((0, "bilinear"), (1, "nearest")):
+        for padding, beyond in names.items():
+            for corners in (False, True):
+                f.add(f"{how}_{beyond}_corners_{corners}".lower(), read, x, grid, mode, padding, corners)
+    # Far outside, at infinity and nowhere: no pixel there is read.
+    far = torch.tensor([[-1e9, 0.0], [0.0, 1e30], [float("nan"), 0.5], [float("inf"), 0.0]]).reshape(1, 2, 2, 2)
+    for padding in (0, 1):
+        f.add(f"far_{names[padding]}", read, x[:1].clone(), far, 1, padding, False)
+    f.add("one_pixel", read, rand(1, 2, 1, 1), rand(1, 2, 2, 2), 0, 2, True)
+    f.add("half", read, x.half(), grid.half(), 0, 0, False, tol=(2e-3, 2e-3, "PyTorch mixes in half precision"))
+    f.add("composite", aten.grid_sampler.default, x, grid, 0, 1, False)
     return f
 
 

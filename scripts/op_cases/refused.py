@@ -76,6 +76,10 @@ def sizes(f):
              None, [1], [0], [1], False, [0], 1)
     f.refuse("conv_kernel_too_large", aten.convolution.default, "a kernel of 7 on 5", rand(1, 3, 5), rand(2, 3, 7),
              None, [1], [0], [1], False, [0], 1)
+    f.refuse("grid_of_triples", aten.grid_sampler_2d.default, "three coordinates for images of two axes", rand(1, 1, 3, 3),
+             rand(1, 2, 2, 3), 0, 0, False)
+    f.refuse("grid_of_another_batch", aten.grid_sampler_2d.default, "a grid for two images, three images", rand(3, 1, 3, 3),
+             rand(2, 2, 2, 2), 0, 0, False)
     f.refuse("pool_padding", aten.max_pool2d_with_indices.default, "padding over half the kernel", rand(1, 1, 4, 4),
              [2, 2], [2, 2], [2, 2])
     f.refuse("pad_to_negative", aten.constant_pad_nd.default, "a size below zero", x, [-2, -2])
