@@ -118,3 +118,23 @@ fn a_mask_with_too_few_elements_is_reported() {
     let error = run("aten.masked_scatter.default", args(2), &[4]).unwrap_err();
     assert_eq!((error.kind(), error.node()), (ErrorKind::BadData, Some("the_node")), "{error}");
 }
+
+#[test]
+fn offsets_that_fall_or_go_past_the_rows_are_reported() {
+    let call = |offs: [i64; 3]| {
+        let operands = vec![
+            tensor("input", floats(&[4, 3])),
+            tensor("weight", floats(&[3, 3, 2])),
+            tensor("offs", ids(&offs)),
+        ];
+        run("transformers.grouped_mm_fallback.default", operands, &[4, 2])
+    };
+    for offs in [[0, 2, 4], [1, 1, 3], [0, 0, 0]] {
+        call(offs).unwrap_or_else(|error| panic!("{offs:?}: {error}"));
+    }
+    for (offs, wrong) in [([1, 5, 5], 5), ([3, 2, 4], 2), ([-1, 2, 4], -1), ([1, 2, 1 << 30], 1 << 30)] {
+        let Err(error) = call(offs) else { panic!("took {offs:?}") };
+        assert_eq!((error.kind(), error.node()), (ErrorKind::BadData, Some("the_node")), "{error}");
+        assert!(error.to_string().contains(&wrong.to_string()), "{offs:?}: {error}");
+    }
+}

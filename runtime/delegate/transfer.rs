@@ -175,6 +175,7 @@ pub fn check_status(storages: &Storages<'_>, layout: &TransferLayout) -> Result<
         2 => {
             format!("a result does not fit the 32 bits that integers have on the device (low bits {value})")
         }
+        4 => "the values that a range is taken from are not all finite".to_string(),
         _ => format!("an integer operation on {value} has no result"),
     };
     Err(Error::new(ErrorKind::BadData, text).at_node(name))

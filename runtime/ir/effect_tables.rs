@@ -4,8 +4,17 @@
 use super::effects::Effect;
 
 /// Libraries whose ops say by their names whether they write. Those of `prims` do not.
-pub(super) const KNOWN_LIBRARIES: &[&str] =
-    &["aten", "quantized_decomposed", "torchao", "_operator", "math", "torch", "builtins", "vkdelegate"];
+pub(super) const KNOWN_LIBRARIES: &[&str] = &[
+    "aten",
+    "quantized_decomposed",
+    "torchao",
+    "transformers",
+    "_operator",
+    "math",
+    "torch",
+    "builtins",
+    "vkdelegate",
+];
 
 pub(super) const VIEWS: &[&str] = &[
     "aten._autocast_to_full_precision",

@@ -56,6 +56,8 @@ mod embedding_q;
 mod epilogue;
 mod fill;
 mod grid_sample;
+mod grouped;
+mod histogram;
 mod index;
 mod int8pack;
 mod interpret;

@@ -425,7 +425,7 @@ fn narrowed(tensor: &Tensor, dim: usize, start: usize, len: usize) -> Tensor {
 }
 
 /// Whether 4 consecutive elements along `dim` can be loaded as a vector, at every 4th of them.
-fn vectors_along(tensor: &Tensor, dim: usize) -> bool {
+pub(super) fn vectors_along(tensor: &Tensor, dim: usize) -> bool {
     let others_aligned = (0..tensor.sizes.len())
         .filter(|&other| other != dim && tensor.sizes[other] > 1)
         .all(|other| tensor.strides[other].is_multiple_of(4));

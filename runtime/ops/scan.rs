@@ -54,7 +54,11 @@ impl Op for Scan {
     }
 
     fn lower(&self, args: &Args<Operand>, outs: &[Meta], cx: &mut Lowering<'_>) -> Result<Vec<Tensor>> {
-        let mut x = cx.live(args.tensor("self")?)?;
+        let mut x = match args.tensor("self")? {
+            // As it is: floats that are kept in 32 bits for being counts must not pass through half precision.
+            Operand::Live(x) if x.dtype != outs[0].dtype => x.clone(),
+            operand => cx.live(operand)?,
+        };
         if x.dtype != outs[0].dtype {
             x = cx.converted(&x, outs[0].dtype)?;
         }

@@ -2,8 +2,8 @@
 
 use super::{
     Op, arg_reduce, attention, batch_norm, binary, cast, chain, choose, compare, conv, create, embedding_q,
-    epilogue, grid_sample, index, int8pack, join, linear, linear_a8, linear_q, matmul, norm, pool, quantize,
-    rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
+    epilogue, grid_sample, grouped, histogram, index, int8pack, join, linear, linear_a8, linear_q, matmul,
+    norm, pool, quantize, rearrange, reduce, resize, scan, softmax, sort, ternary, triangle, unary, view,
 };
 
 /// Every op family.
@@ -25,6 +25,8 @@ pub static OPS: &[&dyn Op] = &[
     &embedding_q::PackedEmbedding,
     &epilogue::Fused,
     &grid_sample::GridSample,
+    &grouped::GroupedMm,
+    &histogram::Histogram,
     &index::IndexRead,
     &index::IndexWrite,
     &index::MaskedScatter,

@@ -1,6 +1,10 @@
 //! Outputs of every sort: inputs, constants, views, the same tensor twice, numbers, `None`, nothing at all.
 
-use vkdelegate::base::{DType, HostTensor, Value};
+use vkdelegate::{
+    base::{DType, HostTensor, Value},
+    delegate::{BuildOptions, Session},
+    ops::Precision,
+};
 
 use crate::support::*;
 
@@ -91,5 +95,27 @@ fn a_program_may_do_nothing() {
         assert_eq!(nothing.run(&[]).unwrap(), (vec![], vec![]));
         let mut swallows = build(context, &program("graph swallows\ninput %x: float32[4]\n"));
         assert_eq!(swallows.run(&[floats(&[4], 0)]).unwrap(), (vec![], vec![]));
+    });
+}
+
+/// Half precision holds whole numbers up to 2,048; more rows than that are counted, and added up, all the same.
+#[test]
+fn counts_keep_32_bits_in_half_precision() {
+    let text = "graph counts
+input %x: float32[5000]
+%n: float32[2] = aten.histc.default(self=%x, bins=2, min=0, max=1)
+%ends: int32[2] = aten.cumsum.default(self=%n, dim=0, dtype=int32)
+output %n
+output %ends
+";
+    let ones = 2051;
+    let values: Vec<f32> = (0..5000).map(|i| if i < ones { 1.0 } else { 0.0 }).collect();
+    let inputs = [Value::Tensor(HostTensor::from_f32(&[5000], &values).unwrap())];
+    on_each_access(|context| {
+        let options = BuildOptions { precision: Precision::F16, ..BuildOptions::default() };
+        let mut session = Session::build(context, program(text), options).unwrap();
+        let [counts, ends] = &run(&mut session, &inputs)[..] else { panic!("two outputs") };
+        assert_eq!(counts.to_f32s(), [2949.0, 2051.0]);
+        assert_eq!(ends.to_i64s(), [2949, 5000]);
     });
 }
