@@ -160,6 +160,18 @@ def changing_image(rng):
                {}, dynamic=({2: h, 3: w},), tags=["dynamic"])
 
 
+class MeanOfTokens(nn.Module):
+    def forward(self, x):
+        return torch.flatten(nn.functional.adaptive_avg_pool1d(x.transpose(1, 2), 1), 1)
+
+
+@case
+def changing_batch_mean(rng):
+    return one(MeanOfTokens(), [(rng.randn(n, 5, 4),) for n in (2, 7, 1)],
+               "a mean of tokens, exported as a mean and `as_strided` of it, with a batch that changes",
+               {}, dynamic=({0: Dim("batch", min=1, max=16)},), tags=["dynamic"])
+
+
 class Halves(nn.Module):
     def forward(self, x):
         a, b = x.view(-1, 2, x.shape[1]).unbind(1)

@@ -47,16 +47,19 @@ impl Converter<'_> {
         let Some(Argument::AsTensor(tensor)) = node.inputs.first().map(|input| &input.arg) else {
             return false;
         };
-        let numbers = |items: &[SymInt]| -> Option<Vec<usize>> {
-            let number = |item: &SymInt| match item {
-                SymInt::AsInt(value) => usize::try_from(*value).ok(),
-                SymInt::AsExpr(_) => None,
-            };
-            items.iter().map(number).collect()
+        let number = |item: &SymInt| match item {
+            SymInt::AsInt(value) => usize::try_from(*value).ok(),
+            SymInt::AsExpr(_) => None,
+        };
+        let numbers = |items: &[SymInt]| items.iter().map(number).collect::<Option<Vec<_>>>();
+        // No stride depends on the outermost size, so any stands for one that changes.
+        let sizes = |items: &[SymInt]| match items {
+            [SymInt::AsExpr(_), inner @ ..] => Some([vec![2], numbers(inner)?].concat()),
+            _ => numbers(items),
         };
         self.source.tensor_values.0.get(&tensor.name).is_some_and(|meta| {
             matches!(meta.storage_offset, SymInt::AsInt(0))
-                && numbers(&meta.sizes)
+                && sizes(&meta.sizes)
                     .zip(numbers(&meta.strides))
                     .is_some_and(|(sizes, strides)| shape::is_contiguous(&sizes, &strides))
         })
