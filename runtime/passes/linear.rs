@@ -3,8 +3,9 @@
 //! | program | becomes, where the second operand is constant |
 //! |---|---|
 //! | `mm(x, W)`, `matmul(x, W)` with W a matrix | `linear(x, W^T)` |
+//! | `bmm(x, B)` with B a matrix W that `expand` repeats | `linear(x, W^T)` |
 //! | `addmm(bias, x, W, beta, alpha)` | `linear(x, W^T, beta bias)`, or `beta bias + alpha linear(x, W^T)` |
-//! | `linear`, `bmm`, `baddbmm` | themselves |
+//! | `linear`, other `bmm`, `baddbmm` | themselves |
 //!
 //! Whether W is constant, [`Constness`] says and nothing else. W is transposed by a `permute` that folding turns into
 //! strides over the program's own bytes; so it does not matter by which chain of views W came about, nor whether it is
@@ -49,6 +50,9 @@ pub(super) fn run(graph: &mut Graph) -> Result<Vec<Product>> {
         let node = graph.node(id)?;
         let Some(operand) = second_operand(node) else { continue };
         let Some(value) = node.value_arg(operand) else { continue };
+        // What is repeated may be constant where only a run knows how often.
+        let repeated = repeated_matrix(graph, node, value).filter(|&matrix| constness.is_constant(matrix));
+        let value = repeated.unwrap_or(value);
         let constant = constness.is_constant(value);
         let mut product = Product {
             decision: Decision {
@@ -158,11 +162,51 @@ fn rewrite(graph: &Graph, node: &Node, second: ValueId, constant: bool) -> Rule 
         (_, false) => Rule::Stays(""),
         ("aten.mm.default" | "aten.matmul.default", true) => rewrite_product(graph, node, second),
         ("aten.addmm.default", true) => rewrite_addmm(graph, node, second),
+        ("aten.bmm.default", true) if node.value_arg("mat2") != Some(second) => {
+            rewrite_product(graph, node, second)
+        }
         ("aten.bmm.default" | "aten.baddbmm.default", true) => {
             Rule::Stays("prepacked as it is: linear has no batches of weights")
         }
         _ => Rule::Stays("this overload is not rewritten"),
     }
+}
+
+/// The matrix that `batch`, the second operand of the `bmm` `node`, of sizes `[B, K, N]`, repeats, where an `expand` made
+/// it of one. A linear layer over a tensor that is not contiguous is exported so.
+fn repeated_matrix(graph: &Graph, node: &Node, batch: ValueId) -> Option<ValueId> {
+    if node.op != *"aten.bmm.default" {
+        return None;
+    }
+    let [_, matrix @ ..] = sizes(graph, batch)? else { return None };
+    let mut value = batch;
+    loop {
+        let node = graph.node(graph.defining_node(value)?).ok()?;
+        let source = node.value_arg("self")?;
+        match node.op.without_overload() {
+            "aten.view" | "aten._unsafe_view" | "aten.reshape" | "aten.clone"
+                if sizes(graph, source) == sizes(graph, batch) =>
+            {
+                value = source;
+            }
+            "aten.expand" if sizes(graph, source)? == matrix => return Some(source),
+            "aten.expand" => return behind_one(graph, source, matrix),
+            _ => return None,
+        }
+    }
+}
+
+/// What `value` is with a dim of 1 put in front, if that has the sizes `matrix`.
+fn behind_one(graph: &Graph, value: ValueId, matrix: &[SymExpr]) -> Option<ValueId> {
+    let [first, behind @ ..] = sizes(graph, value)? else { return None };
+    let node = graph.node(graph.defining_node(value)?).ok()?;
+    let source = node.value_arg("self").filter(|_| node.op == *"aten.unsqueeze.default")?;
+    let is_in_front = first.as_const() == Some(1) && behind == matrix;
+    (is_in_front && sizes(graph, source)? == matrix).then_some(source)
+}
+
+fn sizes(graph: &Graph, value: ValueId) -> Option<&[SymExpr]> {
+    graph.value(value).ok()?.ty.as_tensor().map(|ty| ty.sizes.as_slice())
 }
 
 /// A constant on the right that can be the weight of a `linear`.
