@@ -206,7 +206,7 @@ impl Grower<'_> {
 
     /// Adds a product of `x` with the first tensor, from a random one on, that fits.
     fn grow_product(&mut self, x: Arg) {
-        let kind = self.choices.below(5);
+        let kind = self.choices.below(6);
         let bias = self.tensor();
         let factors = (self.choices.of(&[1.0, 0.0, 0.5]), self.choices.of(&[1.0, -0.25]));
         let count = self.tensors.len();
@@ -214,8 +214,14 @@ impl Grower<'_> {
         let start =
             if self.choices.below(2) == 0 { 2 + self.choices.below(3) } else { self.choices.below(count) };
         for index in 0..count {
-            let y = Arg::Value(self.tensors[(start + index) % count]);
-            let (x, bias) = (x.clone(), bias.clone());
+            let y = self.tensors[(start + index) % count];
+            if kind == 5 {
+                match self.grow_repeated_product(&x, y) {
+                    true => return,
+                    false => continue,
+                }
+            }
+            let (x, y, bias) = (x.clone(), Arg::Value(y), bias.clone());
             let (op, args) = match kind {
                 0 => ("aten.matmul.default", vec![("self", x), ("other", y)]),
                 1 => ("aten.mm.default", vec![("self", x), ("mat2", y)]),
@@ -234,6 +240,23 @@ impl Grower<'_> {
                 return;
             }
         }
+    }
+
+    /// Adds a product of `x` and `y`, both repeated over a batch, if they fit; gives whether they do.
+    fn grow_repeated_product(&mut self, x: &Arg, y: ValueId) -> bool {
+        let Arg::Value(x) = *x else { return false };
+        let (x_sizes, y_sizes) = (self.meta(x).sizes, self.meta(y).sizes);
+        if x_sizes.len() != 2 || y_sizes.len() != 2 || x_sizes[1] != y_sizes[0] {
+            return false;
+        }
+        let repeated = [x, y].map(|value| {
+            let args = vec![("self", Arg::Value(value)), ("size", Self::ints(&[2, -1, -1]))];
+            self.add_call("aten.expand.default", args).then(|| self.tensors.last().copied()).flatten()
+        });
+        let [Some(x), Some(y)] = repeated else { return false };
+        let added = self.add_call("aten.bmm.default", vec![("self", Arg::Value(x)), ("mat2", Arg::Value(y))]);
+        self.products.extend(self.tensors.last().filter(|_| added));
+        added
     }
 
     /// Adds an in-place op on `x`. A single value that repeats cannot be written, as in PyTorch.
