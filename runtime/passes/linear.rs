@@ -172,37 +172,27 @@ fn rewrite(graph: &Graph, node: &Node, second: ValueId, constant: bool) -> Rule 
     }
 }
 
-/// The matrix that `batch`, the second operand of the `bmm` `node`, of sizes `[B, K, N]`, repeats, where an `expand` made
-/// it of one. A linear layer over a tensor that is not contiguous is exported so.
+/// The matrix that `batch`, the second operand of the `bmm` `node`, of sizes `[B, K, N]`, repeats: a linear layer over a
+/// tensor that is not contiguous is exported so. Every step back keeps elements in order, or repeats whole matrices; so
+/// where only one is left, it is all of them.
 fn repeated_matrix(graph: &Graph, node: &Node, batch: ValueId) -> Option<ValueId> {
-    if node.op != *"aten.bmm.default" {
+    let [_, matrix @ ..] = sizes(graph, batch).filter(|_| node.op == *"aten.bmm.default")? else {
         return None;
-    }
-    let [_, matrix @ ..] = sizes(graph, batch)? else { return None };
+    };
     let mut value = batch;
-    loop {
+    while sizes(graph, value)? != matrix {
         let node = graph.node(graph.defining_node(value)?).ok()?;
         let source = node.value_arg("self")?;
-        match node.op.without_overload() {
-            "aten.view" | "aten._unsafe_view" | "aten.reshape" | "aten.clone"
-                if sizes(graph, source) == sizes(graph, batch) =>
-            {
-                value = source;
-            }
-            "aten.expand" if sizes(graph, source)? == matrix => return Some(source),
-            "aten.expand" => return behind_one(graph, source, matrix),
+        let holds_matrices = |value| sizes(graph, value).is_some_and(|sizes| sizes.ends_with(matrix));
+        match node.op.as_str() {
+            "aten.view.default" | "aten._unsafe_view.default" | "aten.reshape.default" => {}
+            "aten.unsqueeze.default" | "aten.clone.default" => {}
+            "aten.expand.default" if holds_matrices(value) && holds_matrices(source) => {}
             _ => return None,
         }
+        value = source;
     }
-}
-
-/// What `value` is with a dim of 1 put in front, if that has the sizes `matrix`.
-fn behind_one(graph: &Graph, value: ValueId, matrix: &[SymExpr]) -> Option<ValueId> {
-    let [first, behind @ ..] = sizes(graph, value)? else { return None };
-    let node = graph.node(graph.defining_node(value)?).ok()?;
-    let source = node.value_arg("self").filter(|_| node.op == *"aten.unsqueeze.default")?;
-    let is_in_front = first.as_const() == Some(1) && behind == matrix;
-    (is_in_front && sizes(graph, source)? == matrix).then_some(source)
+    Some(value)
 }
 
 fn sizes(graph: &Graph, value: ValueId) -> Option<&[SymExpr]> {
