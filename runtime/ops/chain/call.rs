@@ -81,7 +81,7 @@ pub fn call<T: Typed>(args: &Args<T>) -> Result<Option<Call<&T>>> {
         return of_binary(args);
     }
     if is_of(binary::TensorClamp.targets()) {
-        return of_bound(args);
+        return Ok(binary::one_bound(args)?.and_then(of_floats));
     }
     if is_of(compare::Compare.targets()) {
         return of_comparison(args);
@@ -118,20 +118,13 @@ fn of_binary<T: Typed>(args: &Args<T>) -> Result<Option<Call<&T>>> {
     if let Some(binary::LogicalCall { name, left, right }) = binary::logical_call(args)? {
         return Ok(Op::named(name).map(|op| of_two(op, 0.0, left, right)));
     }
-    let Some(binary::FloatCall { op, left, right, alpha, dtype }) = binary::float_call(args)? else {
-        return Ok(None);
-    };
-    let op = Op::named(op.name()).filter(|_| are_exact(&[left, right], dtype));
-    Ok(op.map(|op| of_two(op, alpha, left, right)))
+    Ok(binary::float_call(args)?.and_then(of_floats))
 }
 
-/// A clamp by one tensor.
-fn of_bound<T: Typed>(args: &Args<T>) -> Result<Option<Call<&T>>> {
-    let Some(binary::FloatCall { op, left, right, alpha, dtype }) = binary::one_bound(args)? else {
-        return Ok(None);
-    };
+fn of_floats<T: Typed>(call: binary::FloatCall<'_, T>) -> Option<Call<&T>> {
+    let binary::FloatCall { op, left, right, alpha, dtype } = call;
     let op = Op::named(op.name()).filter(|_| are_exact(&[left, right], dtype));
-    Ok(op.map(|op| of_two(op, alpha, left, right)))
+    op.map(|op| of_two(op, alpha, left, right))
 }
 
 fn of_two<'a, T>(op: Op, alpha: f32, left: Input<'a, T>, right: Input<'a, T>) -> Call<&'a T> {
